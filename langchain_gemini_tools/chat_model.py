@@ -19,7 +19,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict
 
 from langchain_gemini_tools.access import retry_policy
-from langchain_gemini_tools.batch.agent_calls import as_chunk, find_asker
+from langchain_gemini_tools.batch.items import as_chunk, find_asker
 from langchain_gemini_tools.binding import GeminiBinding, StructuredOutputMethod
 from langchain_gemini_tools.continuation import LongResponse
 from langchain_gemini_tools.errors import (

@@ -21,12 +21,11 @@ from pydantic import ConfigDict
 
 from langchain_gemini_tools.access import GeminiAccess, render_fetched, retry_policy
 from langchain_gemini_tools.batch import BatchJob, BatchSource
-from langchain_gemini_tools.batch.agent_calls import (
+from langchain_gemini_tools.batch.items import (
     Asker,
     ask_in_batches,
     interrupted_result,
 )
-from langchain_gemini_tools.batch.inputs import TracedModel
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.media_fetch import fetch_media
 from langchain_gemini_tools.options import resolve, spelled_as_fields
@@ -226,9 +225,9 @@ class GeminiServices(GeminiAccess):
             render=lambda each: self._render(self._convert_input(each).to_messages(), invocation),
             client=self._client,
             retries=retry_policy(invocation),
-            traced=TracedModel(
-                self, self._get_invocation_params(**shown), {**self._get_ls_params(**shown)}
-            ),
+            chat_model=self,
+            params=self._get_invocation_params(**shown),
+            metadata={**self._get_ls_params(**shown)},
             finish=finish,
         )
         job: BatchJob[Result] = BatchJob(
@@ -299,7 +298,7 @@ class GeminiServices(GeminiAccess):
             render=lambda body: replace(request, encoded=body),
             client=self._client,
             retries=retry_policy(request.invocation),
-            traced=TracedModel(self, {}, {}),  # callbacks see the call itself
+            chat_model=self,
         )
 
     # Prompted tools

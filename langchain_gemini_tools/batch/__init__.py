@@ -1,12 +1,11 @@
 """Batch jobs: many requests at half the price, answered within a day.
 
-job.py       BatchJob: submit, poll, wait, results, cancel, delete. Start reading here
-inputs.py    inputs -> requests in the folder, and their comparison when a job is resumed
-worker.py    creates the jobs, collects their results, and sends what has to follow
+job.py       BatchJob: waiting and results, sync and async. Start reading here
+worker.py    its steps: prepare the requests, create the jobs, collect results, send what follows
 service.py   the API's operations: create without creating twice, poll, upload, download
 vertex.py    the same on Vertex AI, where requests and results are files in a bucket
 folder.py    what is kept on disk: the requests, the jobs, the results
-items.py     the responses to one input -> its result, or the request that follows; callbacks
+items.py     one input: its responses -> its result, or the request that follows; callbacks
 
 A job's folder is its only state. Everything in it is written to a temporary file first and then
 renamed, so a process that is killed leaves the old state or the new one.
@@ -18,10 +17,10 @@ driver.py        runs all agents, wave after wave
 graph_runner.py  one LangGraph agent, from one call of its model to the next
 loop_runner.py   the same for a ToolLoop
 waves.py         what the agents wait for, sent together; what is kept of it on disk
-agent_calls.py   a call of the model inside such an agent
+items.py         a call of the model inside such an agent: `ask_in_batches`
 """
 
-from langchain_gemini_tools.batch.inputs import BatchSource
+from langchain_gemini_tools.batch.items import BatchSource
 from langchain_gemini_tools.batch.job import BatchJob, BatchStatus
 
 __all__ = ["BatchJob", "BatchSource", "BatchStatus"]

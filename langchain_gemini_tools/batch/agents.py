@@ -6,19 +6,21 @@ agent continues with its response, runs its tools, and calls the model again. `d
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Protocol, Required, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack, cast, overload
 
 from langchain_core.runnables import RunnableConfig
 
-from langchain_gemini_tools.batch.inputs import check_inputs
 from langchain_gemini_tools.batch.job import check_seconds
+from langchain_gemini_tools.batch.worker import check_inputs
 from langchain_gemini_tools.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from langchain_gemini_tools.batch.waves import Runner
 
 __all__ = ["AgentResults", "PausedAgent", "Wave", "arun_in_batches", "run_in_batches"]
 
@@ -208,16 +210,6 @@ class PausedAgent:
     """Its config, to read its state: `results.agent.get_state(paused.config)`."""
 
 
-class _Reader(Protocol):
-    """What reads the result of one agent."""
-
-    agent: Any
-
-    def result(self, index: int) -> Any: ...
-
-    async def aresult(self, index: int) -> Any: ...
-
-
 class AgentResults(Sequence[Any]):
     """The outcome of each agent, in the order of the inputs.
 
@@ -226,15 +218,13 @@ class AgentResults(Sequence[Any]):
     does not grow with their number. `print` shows how many there are of each, and what they cost.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
-        runner: _Reader,
+        runner: Runner,
         count: int,
         errors: Mapping[int, Exception],
         paused: Iterable[int],
         waves: Sequence[Wave],
-        *,
-        is_async: bool = False,
     ) -> None:
         self._runner = runner
         self._count = count
@@ -243,7 +233,6 @@ class AgentResults(Sequence[Any]):
         self._paused = sorted(paused)
         self.waves = tuple(waves)
         """The waves, with their counts."""
-        self._is_async = is_async
 
     @property
     def agent(self) -> Any:
@@ -283,7 +272,7 @@ class AgentResults(Sequence[Any]):
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(self._count))]
         number = range(self._count)[index]
-        return self.errors[number] if number in self.errors else self._runner.result(number)
+        return self.errors.get(number) or self._runner.result(number)
 
     def __iter__(self) -> Iterator[Any]:
         return (self[number] for number in range(self._count))
@@ -295,11 +284,7 @@ class AgentResults(Sequence[Any]):
             index: The number of the input.
         """
         number = range(self._count)[index]
-        if number in self.errors:
-            return self.errors[number]
-        if self._is_async:
-            return await self._runner.aresult(number)
-        return await asyncio.to_thread(self._runner.result, number)
+        return self.errors.get(number) or await self._runner.aresult(number)
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         for number in range(self._count):

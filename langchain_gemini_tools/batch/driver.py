@@ -1,6 +1,7 @@
 """`Driver` runs many agents: each until it calls the model, then all calls as one wave.
 
-The sync and async methods differ only by `async` and `await`.
+It is written once, for sync and async code: `arun` runs it in a thread, from where the agents are
+run on the caller's event loop.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import copy
 import logging
 import sys
 import time
-import uuid
 import weakref
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,17 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from langchain_core.runnables.config import ContextThreadPoolExecutor
 
 from langchain_gemini_tools.batch.agents import AgentResults, count_of, usage_of
-from langchain_gemini_tools.batch.graph_runner import (
-    AgentStep,
-    GraphRunner,
-    aopen_sqlite,
-    check_graph,
-    flush_sqlite,
-    open_sqlite,
-    resume_with,
-)
-from langchain_gemini_tools.batch.loop_runner import LoopRunner
-from langchain_gemini_tools.batch.waves import Tally, WaveJob, Waves
+from langchain_gemini_tools.batch.waves import Tally, WaveJob, Waves, flush_sqlite
 from langchain_gemini_tools.errors import (
     BatchJobError,
     GeminiNotFoundError,
@@ -38,18 +28,21 @@ from langchain_gemini_tools.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from langchain_gemini_tools.batch.agents import RunOptions, Wave
-    from langchain_gemini_tools.batch.inputs import BatchSource
-
-    Runner = GraphRunner | LoopRunner
+    from langchain_gemini_tools.batch.graph_runner import GraphRunner
+    from langchain_gemini_tools.batch.items import BatchSource
+    from langchain_gemini_tools.batch.loop_runner import LoopRunner
+    from langchain_gemini_tools.batch.waves import AgentStep
 
 _T = TypeVar("_T")
 
 logger = logging.getLogger(__name__)
 
+_CANCEL_SECONDS = 5.0
+"""How long a cancelled run waits for its thread, which leaves the folder."""
 _MAX_FRUITLESS = 3
 """After this many waves whose jobs returned nothing, the run ends with an error."""
 
@@ -71,7 +64,6 @@ class Driver:
         self._inputs = inputs
         self._runner = self._make_runner(agent)
         self._waves = Waves(options["path"], self._runner.kind, options["storage"])
-        self._resume = dict(options["resume"] or {})
         seconds = options["timeout_seconds"]
         self._end = None if seconds is None else time.monotonic() + seconds
         self._sources: dict[str, BatchSource] = {}
@@ -85,84 +77,52 @@ class Driver:
         requests are waited for."""
         self._fruitless = 0
 
-    def _make_runner(self, agent: Any) -> Runner:
-        options, session = self._options, uuid.uuid4().hex
+    def _make_runner(self, agent: Any) -> GraphRunner | LoopRunner:
         if _is_loop(agent):
-            unused = {name: options[name] for name in ("checkpointer", "context", "resume")}
-            for name, value in unused.items():
-                if value is not None:
-                    raise InvalidOptionError(f"A ToolLoop does not use {name}. Leave it out.")
-            return LoopRunner(agent, options["config"], session, self._offer)
-        checkpointer = options["checkpointer"]
-        check_graph(agent, checkpointer)
-        if checkpointer is None and not isinstance(agent.checkpointer, bool):
-            checkpointer = agent.checkpointer
-        agent = agent.copy({"checkpointer": checkpointer})
-        return GraphRunner(agent, options["config"], options["context"], session, self._offer)
+            from langchain_gemini_tools.batch.loop_runner import LoopRunner
 
-    # The run, sync and async
+            return LoopRunner(agent, self._options, self._offer)
+        if not all(hasattr(agent, name) for name in ("get_state", "copy", "output_channels")):
+            raise InvalidOptionError(
+                f"run_in_batches needs a compiled LangGraph agent or a ToolLoop, not a "
+                f"{type(agent).__name__}. For a model, use model.batch_job(...)."
+            )
+        from langchain_gemini_tools.batch.graph_runner import GraphRunner
+
+        return GraphRunner(agent, self._options, self._offer)
 
     def run(self) -> AgentResults:
         """Run all agents."""
         with contextlib.ExitStack() as stack, self._opened():
-            if isinstance(self._runner, GraphRunner):
-                if self._runner.agent.checkpointer is None:
-                    self._use(stack.enter_context(open_sqlite(self._database)))
-                self._runner.result(0)  # fails if the checkpointer is an async one
-            else:
-                self._runner.open(self._waves.path)
-                stack.callback(self._runner.close)
+            self._runner.open(self._database, stack)
             self._each(self._starts(), self._start)
             self._end_inputs()
             while self._is_waiting():
-                for model, agent in self._unknown_models():
-                    self._check_known(model, self._runner.nudge(agent))
-                wave = self._wave()
+                self._find_sources()
+                wave = self._waves.current or self._waves.begin(self._sources)
                 for job in self._jobs(wave):
-                    with self._explaining(wave):
-                        job.wait(**self._waiting_options())
+                    self._wait(job, wave)
                 tally = Tally(wave)
                 self._each(self._deliveries(wave, tally), self._deliver)
                 self._end_wave(tally)
-            return self._results(stack.pop_all(), self._unfinished())
+            self._runner.open_results(self._database, stack)
+            return self._results(stack.pop_all())
 
     async def arun(self) -> AgentResults:
         """Run all agents on the running event loop."""
-        if isinstance(self._runner, LoopRunner):  # it runs async tools itself
-            return await asyncio.to_thread(self.run)
-        runner = self._runner
-        async with contextlib.AsyncExitStack() as stack:
-            opened = self._opened()
-            await asyncio.to_thread(opened.__enter__)
-            stack.push(opened.__exit__)
-            is_own = runner.agent.checkpointer is None
-            if is_own:
-                self._use(await stack.enter_async_context(aopen_sqlite(self._database)))
-            await runner.aresult(0)  # fails if the checkpointer is a sync one
-            await self._aeach(self._starts(), self._astart)
-            self._end_inputs()
-            while self._is_waiting():
-                for model, agent in self._unknown_models():
-                    self._check_known(model, await runner.anudge(agent))
-                wave = await asyncio.to_thread(self._wave)
-                for job in await asyncio.to_thread(self._jobs, wave):
-                    with self._explaining(wave):
-                        await job.async_wait(**self._waiting_options())
-                tally = Tally(wave)
-                await self._aeach(self._deliveries(wave, tally), self._adeliver)
-                await asyncio.to_thread(self._end_wave, tally)
-            unfinished = self._unfinished()
-        if not is_own:
-            return self._results(contextlib.ExitStack(), unfinished, is_async=True)
-        with contextlib.ExitStack() as results:
-            # Results are read later, by code that may not close an async checkpointer.
-            self._use(results.enter_context(open_sqlite(self._database)))
-            return self._results(results.pop_all(), unfinished)
+        if self._runner.kind == "agent":
+            from langchain_gemini_tools.batch.graph_runner import LoopBridge
 
-    @property
-    def _graph(self) -> GraphRunner:
-        assert isinstance(self._runner, GraphRunner)  # noqa: S101 - a loop runs in a thread
-        return self._runner
+            self._runner.bridge = LoopBridge()
+        bridge = self._runner.bridge
+        thread = asyncio.ensure_future(asyncio.to_thread(self.run))
+        try:
+            return await asyncio.shield(thread)
+        except asyncio.CancelledError:
+            if bridge:
+                bridge.cancel()
+                await asyncio.wait([thread], timeout=_CANCEL_SECONDS)
+            raise
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[None]:
@@ -180,10 +140,7 @@ class Driver:
 
     @property
     def _database(self) -> Path:
-        return self._waves.path / "checkpoints.sqlite"
-
-    def _use(self, checkpointer: Any) -> None:
-        self._graph.agent = self._graph.agent.copy({"checkpointer": checkpointer})
+        return self._waves.path / self._runner.database
 
     def _each(self, items: Iterable[_T], work: Callable[[_T], None]) -> None:
         """Call `work` with every item, in threads."""
@@ -201,21 +158,6 @@ class Driver:
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-
-    async def _aeach(self, items: Iterable[_T], work: Callable[[_T], Awaitable[None]]) -> None:
-        """Call `work` with every item, in tasks."""
-        running: set[asyncio.Future[None]] = set()
-        try:
-            for item in items:
-                running.add(asyncio.ensure_future(work(item)))
-                if len(running) >= self._options["max_concurrency"]:
-                    done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                    for future in done:
-                        future.result()
-            await asyncio.gather(*running)
-        finally:
-            for future in running:
-                future.cancel()
 
     # Starting
 
@@ -241,30 +183,7 @@ class Driver:
             step = self._runner.recover(index, given, self._in_wave)
         else:
             step = self._runner.run(index, given)
-        self._note(index, self._resumed(index, step))
-
-    async def _astart(self, item: tuple[int, Any, bool]) -> None:
-        index, given, is_known = item
-        if is_known:
-            step = await self._graph.arecover(index, given, self._in_wave)
-        else:
-            step = await self._graph.arun(index, given)
-        self._note(index, await self._aresumed(index, step))
-
-    def _resumed(self, index: int, step: AgentStep) -> AgentStep:
-        """Pass the user's answers to an agent that waits for them."""
-        while answers := self._answers_to(step):
-            step = self._graph.run(index, resume_with(answers), keeps_failures=True)
-        return step
-
-    async def _aresumed(self, index: int, step: AgentStep) -> AgentStep:
-        while answers := self._answers_to(step):
-            step = await self._graph.arun(index, resume_with(answers), keeps_failures=True)
-        return step
-
-    def _answers_to(self, step: AgentStep) -> dict[str, Any]:
-        ids = [each.id for each in step.interrupts]
-        return {key: self._resume.pop(key) for key in ids if key in self._resume}
+        self._note(index, step)
 
     def _note(self, index: int, step: AgentStep) -> None:
         """Store what an agent waits for, or its outcome."""
@@ -279,7 +198,7 @@ class Driver:
 
     def _end_inputs(self) -> None:
         self._waves.end_inputs(self._count)
-        for key in self._resume:
+        for key in self._runner.user_answers:
             logger.warning("resume names %s, but no agent waits for its answer.", key)
 
     # Sending
@@ -297,7 +216,10 @@ class Driver:
         """Return whether there is a wave to send or to deliver."""
         if self._waves.current:
             return True
-        return self._waves.has_pending and len(self._waves.waves) < self._options["max_waves"]
+        return (
+            bool(self._waves.pending_models())
+            and len(self._waves.waves) < self._options["max_waves"]
+        )
 
     def _needed(self, wave: Wave) -> dict[str, int]:
         """Return the models of a wave whose answers are waited for, and an agent that waits."""
@@ -308,27 +230,20 @@ class Driver:
                 found.setdefault(model, agent)
         return found
 
-    def _unknown_models(self) -> list[tuple[str, int]]:
-        """Return the models that were not called yet in this process, and an agent for each."""
+    def _find_sources(self) -> None:
+        """Make agents repeat their calls of models that were not called yet in this process."""
         if wave := self._waves.current:
             unsent = self._waves.unsent_models(wave)
             needed = {model: a for model, a in self._needed(wave).items() if model in unsent}
         else:
-            needed = self._waves.pending_models
-        return [(model, agent) for model, agent in needed.items() if model not in self._sources]
-
-    def _check_known(self, model: str, step: AgentStep) -> None:
-        if model not in self._sources:
-            if step.error is not None:
-                raise step.error
-            raise InvalidOptionError(
-                f"The run has requests for {model}, which the agent does not call any more. Use "
-                "the same agent as before, or another path."
-            )
-
-    def _wave(self) -> Wave:
-        """Return the wave that was begun, or begin one."""
-        return self._waves.current or self._waves.begin(self._sources)
+            needed = self._waves.pending_models()
+        for model, agent in needed.items():
+            step = None if model in self._sources else self._runner.nudge(agent)
+            if step and model not in self._sources:
+                raise step.error or InvalidOptionError(
+                    f"The run has requests for {model}, which the agent does not call any more. "
+                    "Use the same agent as before, or another path."
+                )
 
     def _jobs(self, wave: Wave) -> list[WaveJob]:
         """Create the jobs of a wave, and return those that have not ended."""
@@ -341,12 +256,16 @@ class Driver:
             self._show(f"wave {wave.number + 1}: {count_of(wave.requests, 'request')} sent")
         return jobs
 
-    @contextlib.contextmanager
-    def _explaining(self, wave: Wave) -> Iterator[None]:
+    def _wait(self, job: WaveJob, wave: Wave) -> None:
+        left = None if self._end is None else max(self._end - time.monotonic(), 0.001)
+        options: Any = {"poll_seconds": self._options["poll_seconds"], "timeout_seconds": left}
         try:
-            yield
+            if self._runner.bridge:
+                self._runner.bridge.run(job.async_wait(**options))
+            else:
+                job.wait(**options)
         except GeminiNotFoundError as error:
-            self._waves.explain_gone(error, wave)
+            error.add_note(self._waves.explain_gone(wave))
             raise
         except GeminiTimeoutError as error:
             if self._end is None or time.monotonic() < self._end:
@@ -357,10 +276,6 @@ class Driver:
                 "again later."
             ) from error
 
-    def _waiting_options(self) -> dict[str, Any]:
-        left = None if self._end is None else max(self._end - time.monotonic(), 0.001)
-        return {"poll_seconds": self._options["poll_seconds"], "timeout_seconds": left}
-
     # Delivering
 
     def _deliveries(self, wave: Wave, tally: Tally) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -369,25 +284,20 @@ class Driver:
         for agent, answers in self._waves.answers(wave):
             for answer in answers:
                 tally.add(answer)
-            waiting = [a for a in answers if still is None or a.request.id in still]
+            waiting = [each for each in answers if still is None or each.id in still]
             found = {
-                a.request.id: {"line": a.line, "call": a.request.call}
-                for a in waiting
-                if a.line is not None
+                each.id: {"line": each.line, "call": each.call}
+                for each in waiting
+                if each.line is not None
             }
             if found:
                 yield agent, found
-            elif waiting:
-                self._waves.add(agent, [answer.request for answer in waiting])
+            else:
+                self._waves.add(agent, waiting)
 
     def _deliver(self, item: tuple[int, dict[str, Any]]) -> None:
         index, answers = item
-        self._note(index, self._resumed(index, self._runner.deliver(index, answers)))
-
-    async def _adeliver(self, item: tuple[int, dict[str, Any]]) -> None:
-        index, answers = item
-        step = await self._graph.adeliver(index, answers)
-        self._note(index, await self._aresumed(index, step))
+        self._note(index, self._runner.deliver(index, answers))
 
     def _end_wave(self, tally: Tally) -> None:
         wave = tally.wave()
@@ -408,29 +318,18 @@ class Driver:
         if self._options["progress"]:
             sys.stderr.write(f"{text}\n")
 
-    def _unfinished(self) -> dict[int, Exception]:
-        """Return an error for each agent that waits for a wave that is not sent."""
-        error = BatchJobError(
-            f"The agent still waits after {len(self._waves.waves)} waves. Call again with a higher "
-            "max_waves to continue."
-        )
-        return dict.fromkeys(self._waves.pending_agents(), error)
-
-    def _results(
-        self,
-        stack: contextlib.ExitStack,
-        unfinished: Mapping[int, Exception],
-        *,
-        is_async: bool = False,
-    ) -> AgentResults:
-        if not self._waves.waves:
+    def _results(self, stack: contextlib.ExitStack) -> AgentResults:
+        waves = self._waves.waves
+        if not waves:
             logger.warning(
                 "No agent called a ChatGemini, so nothing was sent to the batch service."
             )
-        errors = {**unfinished, **self._errors}
-        results = AgentResults(
-            self._runner, self._count, errors, self._paused, self._waves.waves, is_async=is_async
+        error = BatchJobError(
+            f"The agent still waits after {len(waves)} waves. Call again with a higher max_waves "
+            "to continue."
         )
+        errors = {**dict.fromkeys(self._waves.pending_agents(), error), **self._errors}
+        results = AgentResults(self._runner, self._count, errors, self._paused, waves)
         weakref.finalize(results, stack.close)
         return results
 

@@ -17,8 +17,11 @@ import re
 from array import array
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+
+from pydantic import TypeAdapter
 
 from langchain_gemini_tools.errors import (
     BatchJobError,
@@ -26,25 +29,22 @@ from langchain_gemini_tools.errors import (
     UnreadableResponseError,
 )
 from langchain_gemini_tools.facts.credentials import redact, secrets_in_use
-from langchain_gemini_tools.facts.json_values import decode_json
+from langchain_gemini_tools.facts.json_values import JsonObject, decode_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import BinaryIO
 
     from _typeshed import DataclassInstance
-
-    from langchain_gemini_tools.facts.json_values import JsonObject
 
 
 logger = logging.getLogger(__name__)
 
 _State = TypeVar("_State")
 
-VERSION = 1
-"""Of the files with states."""
 _KEY = re.compile(rb'\{"key":"(\d+)","request":')
-_NONE = -1
+_NO_RESULT = -1
+_NOT_HERE = -2
 _MAX_DIGITS = 18
 _MAX_SHOWN = 2000
 
@@ -77,7 +77,9 @@ class JobPart:
 
     def covers(self, index: int) -> bool:
         """Return whether it has the first request for an input."""
-        return self.first is not None and self.first <= index < self.first + self.count
+        if self.first is None:
+            return self.is_foreign
+        return self.first <= index < self.first + self.count
 
     @property
     def reason(self) -> str:
@@ -93,12 +95,15 @@ class Manifest:
     """A unique id, from which the names of the jobs are made."""
     model: str
     count: int
-    digest: str
-    """Of all requests."""
     is_cancelled: bool = False
     storage: str | None = None
     """The place of requests and results in a bucket, on Vertex AI."""
     parts: tuple[JobPart, ...] = ()
+    version: Literal[1] = 1
+
+    def __post_init__(self) -> None:
+        if not self.parts or [part.number for part in self.parts] != [*range(len(self.parts))]:
+            raise ValueError("its parts are not numbered")
 
     @property
     def is_on_vertexai(self) -> bool:
@@ -111,6 +116,10 @@ class Manifest:
     def is_collected(self) -> bool:
         """Whether the results of all parts are on disk."""
         return all(part.is_collected for part in self.parts)
+
+    def find_part(self, index: int) -> JobPart:
+        """Return the part with the first request for an input."""
+        return next(part for part in self.parts if part.covers(index))
 
     def with_part(self, part: JobPart) -> Manifest:
         """Return a copy in which this part replaces the one of the same number."""
@@ -138,6 +147,8 @@ class Folder:
                 f"path={path!r} is not the path of a folder. Use a str or a pathlib.Path."
             )
         self.path = Path(given).absolute()  # os.chdir does not change it
+        self._results: dict[int, _Results] = {}
+        self._request_places: dict[int, array[int]] = {}
 
     @contextmanager
     def lock(self, *, creates: bool = False) -> Iterator[None]:
@@ -164,16 +175,14 @@ class Folder:
     def load(self) -> Manifest | None:
         """Return the state, or None if nothing has been prepared here."""
         remedy = "read the jobs by name into another path: model.batch_job(name=..., path=...)."
-        return self.load_state("batch.json", _parse_manifest, remedy)
+        return self.load_state("batch.json", Manifest, remedy)
 
-    def load_state(
-        self, name: str, parse: Callable[[JsonObject], _State], remedy: str
-    ) -> _State | None:
+    def load_state(self, name: str, kind: type[_State], remedy: str) -> _State | None:
         """Return the content of a file that `save_state` wrote; None if there is none.
 
         Args:
             name: The name of the file.
-            parse: Returns the value for its fields.
+            kind: The dataclass.
             remedy: What to do if it is damaged, as the end of a sentence.
 
         Raises:
@@ -185,12 +194,13 @@ class Folder:
         except FileNotFoundError:
             return None
         try:
-            return parse(_read_fields(content))
-        except (ValueError, TypeError, KeyError) as error:
+            state: _State = _adapter(cast("Any", kind)).validate_json(content)
+        except ValueError as error:
             raise InvalidOptionError(
-                f"{file} is damaged, or of another version of this package: {error!r}. Restore it, "
+                f"{file} is damaged, or of another version of this package: {error}. Restore it, "
                 f"or {remedy}"
             ) from error
+        return state
 
     def require(self) -> Manifest:
         """Return the state.
@@ -209,7 +219,7 @@ class Folder:
     def save_state(self, name: str, state: DataclassInstance) -> None:
         """Replace a file with the fields of a dataclass as JSON."""
         with self.replacing(name) as file:
-            file.write(json.dumps({"version": VERSION, **asdict(state)}, indent=1).encode())
+            file.write(json.dumps(asdict(state), indent=1).encode())
 
     @contextmanager
     def replacing(self, name: str) -> Iterator[BinaryIO]:
@@ -277,11 +287,33 @@ class Folder:
             parts.append(JobPart(number, count, size, first if is_range else None))
         return parts
 
-    def read_requests(self, number: int) -> Iterator[tuple[int, bytes]]:
+    def read_requests(self, part: JobPart) -> Iterator[tuple[int, bytes]]:
         """Iterate over the numbers of inputs and the bodies of the requests of a part."""
-        with self.requests_path(number).open("rb") as file:
+        with self.requests_path(part.number).open("rb") as file:
             for line in file:
                 yield _read_line(line)
+
+    def inputs_of(self, part: JobPart) -> Sequence[int]:
+        """Return the numbers of the inputs of a part; none if it was created elsewhere."""
+        if part.first is not None:
+            return range(part.first, part.first + part.count)
+        return [] if part.is_foreign else [index for index, _ in self.read_requests(part)]
+
+    def first_request(self, part: JobPart, index: int) -> bytes:
+        """Return the request for an input, from the part that covers it."""
+        path = self.requests_path(part.number)
+        if part.number not in self._request_places:
+            self.check_requests(part)
+            self._request_places[part.number] = _line_places(path)
+        with path.open("rb") as file:
+            file.seek(self._request_places[part.number][index - (part.first or 0)])
+            return _read_line(file.readline())[1]
+
+    def results(self, part: JobPart) -> _Results:
+        """Return the results of a part that has been collected."""
+        if part.number not in self._results:
+            self._results[part.number] = _Results(self, part)
+        return self._results[part.number]
 
 
 def _changed(path: Path) -> InvalidOptionError:
@@ -290,18 +322,9 @@ def _changed(path: Path) -> InvalidOptionError:
     )
 
 
-def _read_fields(content: bytes) -> JsonObject:
-    stored = dict(json.loads(content))
-    if (version := stored.pop("version")) != VERSION:
-        raise ValueError(f"its version is {version!r}")
-    return stored
-
-
-def _parse_manifest(stored: JsonObject) -> Manifest:
-    parts = tuple(JobPart(**part) for part in stored.pop("parts"))
-    if not parts or [part.number for part in parts] != list(range(len(parts))):
-        raise ValueError("its parts are not numbered")
-    return Manifest(**stored, parts=parts)
+@cache  # making one takes milliseconds
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def render_line(index: int, body: bytes) -> bytes:
@@ -316,37 +339,17 @@ def _read_line(line: bytes) -> tuple[int, bytes]:
     return int(key[1]), line[key.end() :].rstrip()[:-1]
 
 
-class RequestReader:
-    """Reads single requests of the first parts, by the number of the input."""
-
-    def __init__(self, folder: Folder, parts: Iterable[JobPart]) -> None:
-        self._folder = folder
-        self._parts = [part for part in parts if part.first is not None]
-        self._offsets: dict[int, array[int]] = {}
-
-    def read(self, index: int) -> bytes:
-        """Return the body of the first request for an input."""
-        part = next(part for part in self._parts if part.covers(index))
-        path = self._folder.requests_path(part.number)
-        if part.number not in self._offsets:
-            self._folder.check_requests(part)
-            self._offsets[part.number] = _line_offsets(path)
-        with path.open("rb") as file:
-            file.seek(self._offsets[part.number][index - (part.first or 0)])
-            return _read_line(file.readline())[1]
-
-
-def _line_offsets(path: Path) -> array[int]:
-    offsets, position = array("q"), 0
+def _line_places(path: Path) -> array[int]:
+    places, place = array("q"), 0
     with path.open("rb") as file:
         for line in file:
-            offsets.append(position)
-            position += len(line)
-    return offsets
+            places.append(place)
+            place += len(line)
+    return places
 
 
-class ResultReader:
-    """Finds the results of one part by the number of the input: eight bytes of memory for each.
+class _Results:
+    """Where the result of each input is in the file of a part: eight bytes of memory for each.
 
     Raises:
         BatchJobError: No result of a part with a range of inputs names one of them.
@@ -354,40 +357,29 @@ class ResultReader:
 
     def __init__(self, folder: Folder, part: JobPart) -> None:
         self._path = folder.results_path(part.number)
-        self._first = part.first
-        self._is_foreign = part.is_foreign
-        self.foreign_count = 0
-        """How many results a job has that was created elsewhere."""
-        self._range = array("q", [_NONE]) * (part.count if part.first is not None else 0)
-        self._others: dict[int, int] = {}
+        found: Iterable[tuple[int | None, int]] = self._scan(is_foreign=part.is_foreign)
+        numbers = folder.inputs_of(part)
         if part.is_foreign:
-            self._adopt(list(self._scan()))
-            return
-        if part.first is None:
-            self._others = {index: _NONE for index, _ in folder.read_requests(part.number)}
+            found = _number_foreign([*found])
+            numbers = range(len(found))
+        self.count = len(numbers)
+        self._first = numbers[0] if numbers else 0
+        self._places = array("q", [_NOT_HERE]) * (numbers[-1] + 1 - self._first if numbers else 0)
+        for number in numbers:
+            self._places[number - self._first] = _NO_RESULT
         lines = unknown = 0
-        for key, offset in self._scan():
+        for index, place in found:
             lines += 1
-            unknown += not self._keep(key, offset)
+            before = _NOT_HERE if index is None else self._place_of(index)
+            unknown += before == _NOT_HERE
+            if index is not None and before == _NO_RESULT:  # the first of two with one key counts
+                self._places[index - self._first] = place
         if unknown:
             self._report_unknown(part, unknown, lines)
 
-    def _keep(self, key: str | None, offset: int) -> bool:
-        """Store where the result of an input is; return whether the key names one of the part."""
-        if (index := parse_number(key)) is None:
-            return False
-        place = index - (self._first or 0)
-        table: dict[int, int] | array[int] = self._others if self._first is None else self._range
-        is_known = place in table if isinstance(table, dict) else 0 <= place < len(table)
-        # Of two results with one key, the first counts.
-        if is_known and table[place] == _NONE:
-            table[place] = offset
-        return is_known
-
-    def _find(self, index: int) -> int:
-        if self._first is None:
-            return self._others.get(index, _NONE)
-        return self._range[index - self._first]
+    def _place_of(self, index: int) -> int:
+        is_near = 0 <= index - self._first < len(self._places)
+        return self._places[index - self._first] if is_near else _NOT_HERE
 
     def _report_unknown(self, part: JobPart, unknown: int, lines: int) -> None:
         if unknown == lines and part.first is not None:
@@ -401,20 +393,22 @@ class ResultReader:
             "%d of %d results of %s do not name an input of the job.", unknown, lines, part.job
         )
 
-    def _adopt(self, found: list[tuple[str | None, int]]) -> None:
-        """Number the results of a job that was created elsewhere, by their keys if possible."""
-        self.foreign_count = len(found)
-        are_numbers = {key for key, _ in found} == {str(number) for number in range(len(found))}
-        for number, (key, offset) in enumerate(found):
-            self._others[int(key) if are_numbers and key else number] = offset
-
-    def _scan(self) -> Iterator[tuple[str | None, int]]:
-        position = 0
+    def _scan(self, *, is_foreign: bool) -> Iterator[tuple[int | None, int]]:
+        """Yield the number that each result names, and the place of its line."""
+        place = 0
         with self._open() as file:
             for line in file:
                 if line.strip():
-                    yield self._key_in(line), position
-                position += len(line)
+                    try:
+                        yield _number_in(decode_line(line)), place
+                    except UnreadableResponseError:
+                        if is_foreign:
+                            raise  # its input is not known
+                        logger.warning(
+                            "A line of %s is not JSON: its input has no result.", self._path
+                        )
+                        yield None, place
+                place += len(line)
 
     def _open(self) -> BinaryIO:
         try:
@@ -422,22 +416,27 @@ class ResultReader:
         except FileNotFoundError:
             raise _changed(self._path) from None
 
-    def _key_in(self, line: bytes) -> str | None:
-        try:
-            return _key_of(decode_line(line))
-        except UnreadableResponseError:
-            if self._is_foreign:
-                raise  # the number of the input is not known
-            logger.warning("A line of %s is not JSON: its input has no result.", self._path)
-            return None
-
     def read(self, index: int) -> JsonObject | None:
         """Return the line with the result for an input; None if there is none."""
-        if (offset := self._find(index)) == _NONE:
+        if (place := self._place_of(index)) < 0:
             return None
         with self._open() as file:
-            file.seek(offset)
+            file.seek(place)
             return decode_line(file.readline())
+
+
+def _number_foreign(found: list[tuple[int | None, int]]) -> list[tuple[int | None, int]]:
+    """Number the results of a job that was created elsewhere, by their keys if possible."""
+    if {number for number, _ in found} == set(range(len(found))):
+        return found
+    return [(number, place) for number, (_, place) in enumerate(found)]
+
+
+def _number_in(line: JsonObject) -> int | None:
+    key, metadata = line.get("key"), line.get("metadata")
+    if key is None and isinstance(metadata, dict):
+        key = metadata.get("key")
+    return parse_number(key)
 
 
 def decode_line(line: bytes) -> JsonObject:
@@ -455,14 +454,6 @@ def decode_line(line: bytes) -> JsonObject:
         shown = redact(line[:_MAX_SHOWN].decode("utf-8", "replace"), secrets_in_use())[:200]
         raise UnreadableResponseError(f"A result of the batch job is not JSON: {shown!r}")
     return parsed
-
-
-def _key_of(line: JsonObject) -> str | None:
-    metadata = line.get("metadata")
-    key = line.get("key")
-    if key is None and isinstance(metadata, dict):
-        key = metadata.get("key")
-    return str(key) if isinstance(key, str | int) else None
 
 
 def parse_number(value: object) -> int | None:

@@ -1,63 +1,203 @@
 """`GraphRunner` runs one of many LangGraph agents from one call of its model to the next.
 
-The checkpointer keeps its state. `loop_runner` does the same for a `ToolLoop`.
+The checkpointer keeps its state. `loop_runner` does the same for a `ToolLoop`. LangGraph has to be
+installed to import this module.
 """
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import asyncio
+import concurrent.futures
+from collections import Counter
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from langchain_core.runnables.config import merge_configs
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.runnables.config import merge_configs, var_child_runnable_config
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.errors import GraphInterrupt
+from langgraph.types import Command, interrupt
 
-from langchain_gemini_tools.batch.agent_calls import (
-    CONFIG_KEY,
-    REQUEST_TYPE,
-    GraphStep,
-    PauseKeeper,
-    is_in_run,
-)
 from langchain_gemini_tools.batch.agents import PausedAgent
-from langchain_gemini_tools.batch.waves import AgentRequest
+from langchain_gemini_tools.batch.items import REQUEST_TYPE, Asker, is_in_run
+from langchain_gemini_tools.batch.waves import (
+    FAST_COMMITS,
+    AgentStep,
+    Runner,
+    lost_state,
+    request_of,
+)
 from langchain_gemini_tools.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+    from collections.abc import AsyncIterator, Collection, Coroutine, Iterator, Mapping
+    from contextlib import ExitStack
     from pathlib import Path
+    from uuid import UUID
 
+    from langchain_core.outputs import LLMResult
     from langchain_core.runnables import RunnableConfig
 
-    from langchain_gemini_tools.batch.agent_calls import Offer
+    from langchain_gemini_tools.batch.agents import RunOptions
+    from langchain_gemini_tools.batch.items import Offer
     from langchain_gemini_tools.facts.json_values import JsonObject
 
-
-@dataclass(frozen=True)
-class AgentStep:
-    """The state of an agent after a step: it waits, it has failed, or it is done."""
-
-    requests: tuple[AgentRequest, ...] = ()
-    """The requests that it waits for, except for those of the current wave."""
-    interrupts: tuple[Any, ...] = ()
-    """The user's own interrupts."""
-    error: Exception | None = None
-    in_wave: tuple[str, ...] = ()
-    """The ids of the requests of the current wave that it waits for."""
+_T = TypeVar("_T")
 
 
-def request_of(key: str, question: JsonObject) -> AgentRequest:
-    """Return the request that a question of a model is about."""
-    return AgentRequest(
-        key, question["model"], str(question["body"]).encode(), list(question["call"])
-    )
+@dataclass
+class GraphStep(Asker):
+    """The asker of one step of a LangGraph thread: it stops the thread by an interrupt."""
+
+    pauses = GraphInterrupt
+    _raised: dict[str, BaseException] = field(default_factory=dict)
+    """The interrupt of each task. On resuming, LangGraph would confuse a second one with the
+    first, for instance that of a fallback, which handles the interrupt like an error."""
+    _kept: dict[str, JsonObject] = field(default_factory=dict)
+    _answered: Counter[str] = field(default_factory=Counter)
+    """How many answers each task has used. LangGraph before 1.2.20 gives all interrupts of a
+    task the same id."""
+
+    def ask(self, question: JsonObject) -> JsonObject:
+        """Return the answer with which the thread was resumed, or interrupt the thread."""
+        task = _find_task()
+        if task in self._raised:
+            raise self._raised[task]
+        if task in self._kept:
+            return self._kept.pop(task)
+        try:
+            answer: JsonObject = interrupt({**question, "number": self._answered[task]})
+        except GraphInterrupt as raised:
+            self._raised[task] = raised
+            raise
+        self._answered[task] += 1
+        return answer
+
+    def keep(self, answer: JsonObject) -> None:
+        """Keep an answer for the next call, to which it belongs."""
+        self._kept[_find_task()] = answer
 
 
-def lost_state(where: str, index: int, remedy: str) -> InvalidOptionError:
-    """Return the error about a state that no longer exists."""
-    return InvalidOptionError(
-        f"{where} no state for input {index}, for which requests were sent before. {remedy} To "
-        "start again, use another path."
-    )
+def _find_task() -> str:
+    config = var_child_runnable_config.get() or {}
+    return str(config.get("configurable", {}).get("checkpoint_ns"))
+
+
+class _CaughtInterrupt(GraphInterrupt):
+    def __repr__(self) -> str:  # LangChain logs it
+        return (
+            "A node or a tool caught the exception that makes a model call wait for its batch job. "
+            "It is raised again. Add `except GraphBubbleUp: raise` (of langgraph.errors) before "
+            "`except Exception`."
+        )
+
+
+class PauseKeeper(BaseCallbackHandler):
+    """Raises the interrupt of a waiting call again where a node or a tool of the user catches it.
+
+    Otherwise they would continue without the answer. LangGraph stores nothing of a node that is
+    interrupted.
+    """
+
+    raise_error = True
+    run_inline = True
+
+    def __init__(self) -> None:
+        self._root: UUID | None = None
+        self._pauses: dict[UUID | None, BaseException] = {}
+        """The interrupts with which runs have to end."""
+
+    def on_chain_start(self, *_: Any, run_id: UUID, **__: Any) -> None:
+        """Note the run of the whole thread, whose interrupts LangGraph handles."""
+        self._root = self._root or run_id
+
+    def on_llm_end(
+        self,
+        response: LLMResult,  # noqa: ARG002
+        *,
+        parent_run_id: UUID | None = None,
+        pause: BaseException | None = None,
+        **_: Any,
+    ) -> None:
+        """Note a call that waits."""
+        if pause is not None:
+            self._pauses[parent_run_id] = pause
+
+    def on_chain_error(
+        self, error: BaseException, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any
+    ) -> None:
+        """Pass an interrupt on to the parent."""
+        pause = self._take(run_id)
+        if isinstance(error, GraphInterrupt):
+            self._pauses[parent_run_id] = error
+        elif pause is not None and isinstance(error, Exception):  # raised because of the interrupt
+            self._raise(pause, parent_run_id)
+
+    def on_chain_end(
+        self,
+        outputs: Any,  # noqa: ARG002
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **_: Any,
+    ) -> None:
+        """Raise an interrupt that was caught."""
+        if (pause := self._take(run_id)) is not None:
+            self._raise(pause, parent_run_id)
+
+    on_llm_error = on_tool_error = on_chain_error
+
+    def on_tool_end(self, output: Any, **about: Any) -> None:
+        """Raise an interrupt that was caught."""
+        self.on_chain_end(output, **about)
+
+    def _take(self, run_id: UUID) -> BaseException | None:
+        pause = self._pauses.pop(run_id, None)
+        return None if run_id == self._root else pause
+
+    def _raise(self, pause: BaseException, parent_run_id: UUID | None) -> None:
+        self._pauses[parent_run_id] = pause
+        raise _CaughtInterrupt(*pause.args)
+
+
+class LoopBridge:
+    """Runs coroutines on the caller's event loop, for a run that is in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_cancelled = False
+
+    def run(self, coroutine: Coroutine[Any, Any, _T], *, is_last: bool = False) -> _T:
+        """Run a coroutine and return its result, from another thread.
+
+        Args:
+            coroutine: The coroutine.
+            is_last: Whether it releases something, so that it is not cancelled.
+        """
+        work = coroutine if is_last else self._cancellable(coroutine)
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        except concurrent.futures.CancelledError:
+            raise asyncio.CancelledError from None
+
+    async def _cancellable(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        if self._is_cancelled:
+            task.cancel()
+        try:
+            return await task
+        finally:
+            self._tasks.discard(task)
+
+    def cancel(self) -> None:
+        """Cancel what is running, and what is still to come. Called on the event loop."""
+        self._is_cancelled = True
+        for task in self._tasks:
+            task.cancel()
 
 
 def _is_ours(interrupt: Any) -> bool:
@@ -70,123 +210,104 @@ def _key_of(interrupt: Any) -> str:
     return f"{interrupt.id}-{interrupt.value['number']}" if _is_ours(interrupt) else interrupt.id
 
 
-class GraphRunner:
-    """Runs the threads of a LangGraph agent.
+class GraphRunner(Runner):
+    """Runs the threads of a compiled LangGraph graph.
 
-    Args:
-        agent: The compiled graph, with its checkpointer.
-        config: Callbacks, tags and so on for each thread.
-        context: The graph's static context.
-        session: Differs between two runs of the program.
-        offer: Receives what sends requests.
+    Raises:
+        InvalidOptionError: The agent cannot run in batches.
     """
 
     kind = "agent"
+    database = "checkpoints.sqlite"
 
-    def __init__(
-        self,
-        agent: Any,
-        config: RunnableConfig | None,
-        context: Any,
-        session: str,
-        offer: Offer,
-    ) -> None:
-        from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-
-        self.agent = agent
-        self._config = config or {}
+    def __init__(self, agent: Any, options: RunOptions, offer: Offer) -> None:
+        checkpointer, context = options["checkpointer"], options["context"]
+        _check_graph(agent, checkpointer)
+        if checkpointer is None and not isinstance(agent.checkpointer, bool):
+            checkpointer = agent.checkpointer
+        super().__init__(agent.copy({"checkpointer": checkpointer}), options, offer)
+        self._has_file = checkpointer is None
         self._more = {} if context is None else {"context": context}
-        self._session = session
-        self._offer = offer
         self._serializer = JsonPlusSerializer()
-        self.run_id = ""
-        self.sent: set[int] = set()
+        self._reads_async = False
+
+    def open(self, path: Path, stack: ExitStack) -> None:
+        """Open an SQLite file, unless there is a checkpointer; check the kind of the checkpointer.
+
+        A run needs one with sync methods, an async run one with async methods.
+        """
+        if self._has_file:
+            if self.bridge:
+                opened = stack.enter_context(_entered(_aopen_sqlite(path), self.bridge))
+            else:
+                opened = stack.enter_context(_open_sqlite(path))
+            self.agent = self.agent.copy({"checkpointer": opened})
+        self.result(0)
+
+    def open_results(self, path: Path, stack: ExitStack) -> None:
+        """Prepare for code that reads the results later."""
+        self._reads_async = self.bridge is not None and not self._has_file
+        is_reopened = self.bridge is not None and self._has_file
+        self.bridge = None
+        if is_reopened:  # that code may not close an async checkpointer
+            stack.close()
+            self.open(path, stack)
 
     def encode(self, given: Any) -> bytes:
         """Return the bytes by which an input is compared."""
         return self._serializer.dumps_typed(given)[1]
 
-    def config(self, index: int, asker: object = True) -> RunnableConfig:  # noqa: FBT002
-        """Return the config of an agent's thread."""
-        configurable = {**self._config.get("configurable", {}), CONFIG_KEY: asker}
-        configurable["thread_id"] = f"{self.run_id}-{index}"
-        return {**self._config, "configurable": configurable}
+    def _config_of(self, index: int, asker: object = True) -> RunnableConfig:  # noqa: FBT002
+        thread = {"thread_id": f"{self.run_id}-{index}"}
+        return {**self.config, "configurable": {**self.configurable(asker), **thread}}
 
     # Steps
 
-    def _arguments(self, index: int, *, keeps_failures: bool) -> JsonObject:
-        asker = GraphStep(self._session, self._offer, keeps_failures)
-        config = merge_configs(self.config(index, asker), {"callbacks": [PauseKeeper()]})
-        return {"config": config, "stream_mode": "updates", "durability": "sync", **self._more}
-
-    def run(self, index: int, given: Any, *, keeps_failures: bool = False) -> AgentStep:
+    def run(self, index: int, given: Any) -> AgentStep:
         """Run a thread until it waits or ends."""
-        found: list[Any] = []
-        token = is_in_run.set(True)
-        try:
-            for update in self.agent.stream(
-                given, **self._arguments(index, keeps_failures=keeps_failures)
-            ):
-                found += update.get("__interrupt__", ())
-        except Exception as error:  # noqa: BLE001 - any error of the user's nodes and tools
-            return AgentStep(error=error)
-        finally:
-            is_in_run.reset(token)
-        return _step_of(found)
+        return self._resumed(index, self._run(index, given))
 
-    async def arun(self, index: int, given: Any, *, keeps_failures: bool = False) -> AgentStep:
-        """Run a thread as `run` does, on the event loop."""
-        found: list[Any] = []
+    def _run(self, index: int, given: Any, *, keeps_failures: bool = False) -> AgentStep:
+        asker = GraphStep(self.session, self.offer, keeps_failures)
+        config = merge_configs(self._config_of(index, asker), {"callbacks": [PauseKeeper()]})
+        options = {"config": config, "stream_mode": "updates", "durability": "sync", **self._more}
         token = is_in_run.set(True)
         try:
-            async for update in self.agent.astream(
-                given, **self._arguments(index, keeps_failures=keeps_failures)
-            ):
-                found += update.get("__interrupt__", ())
+            if self.bridge:
+                updates = self.bridge.run(_collect(self.agent.astream(given, **options)))
+            else:
+                updates = list(self.agent.stream(given, **options))
         except Exception as error:  # noqa: BLE001 - any error of the user's nodes and tools
             return AgentStep(error=error)
         finally:
             is_in_run.reset(token)
-        return _step_of(found)
+        return _step_of([each for update in updates for each in update.get("__interrupt__", ())])
+
+    def _resumed(self, index: int, step: AgentStep) -> AgentStep:
+        """Pass the user's answers to a thread that waits for them."""
+        ids = [each.id for each in step.interrupts if each.id in self.user_answers]
+        if not ids:
+            return step
+        given: Any = Command(resume={key: self.user_answers.pop(key) for key in ids})
+        return self._resumed(index, self._run(index, given, keeps_failures=True))
 
     def deliver(self, index: int, answers: Mapping[str, JsonObject]) -> AgentStep:
-        """Pass answers to a thread, by the keys of its requests, and run it."""
-        return self.run(index, self._resuming(answers))
-
-    async def adeliver(self, index: int, answers: Mapping[str, JsonObject]) -> AgentStep:
-        """Pass answers to a thread as `deliver` does, on the event loop."""
-        return await self.arun(index, self._resuming(answers))
-
-    def _resuming(self, answers: Mapping[str, JsonObject]) -> Any:
-        return resume_with(
-            {
-                key.rpartition("-")[0]: {**answer, "session": self._session}
-                for key, answer in answers.items()
-            }
-        )
+        """Pass answers to a thread, by the ids of its requests, and run it."""
+        named = {
+            key.rpartition("-")[0]: {**answer, "session": self.session}
+            for key, answer in answers.items()
+        }
+        return self.run(index, Command(resume=named))
 
     def recover(self, index: int, given: Any, in_wave: Collection[str]) -> AgentStep:
         """Find out how far a thread is, and run it if it can continue."""
-        state = self.agent.get_state(self.config(index))
-        plan = self._plan(index, given, state, in_wave)
-        return plan if isinstance(plan, AgentStep) else self.run(index, plan[0])
-
-    async def arecover(self, index: int, given: Any, in_wave: Collection[str]) -> AgentStep:
-        """Find out as `recover` does, on the event loop."""
-        state = await self.agent.aget_state(self.config(index))
-        plan = self._plan(index, given, state, in_wave)
-        return plan if isinstance(plan, AgentStep) else await self.arun(index, plan[0])
-
-    def _plan(
-        self, index: int, given: Any, state: Any, in_wave: Collection[str]
-    ) -> AgentStep | tuple[Any]:
-        """Return where a thread is, or what it has to be run with."""
+        state = self._state(index)
         if state.created_at is None:
             if index in self.sent:
                 raise lost_state(
                     "The checkpointer has", index, "Pass the same checkpointer as before."
                 )
-            return (given,)
+            return self.run(index, given)
         if not state.tasks:  # `state.next` is also empty if it was killed before a checkpoint
             return AgentStep()
         found = list(state.interrupts)
@@ -198,42 +319,42 @@ class GraphRunner:
             or (task.error is None and waiting & {each.id for each in task.interrupts})
             for task in state.tasks
         )
-        if not is_stopped:
-            return (None,)  # it was killed, or has failed
-        return _step_of(found)
+        # Otherwise it was killed, or has failed.
+        return self._resumed(index, _step_of(found)) if is_stopped else self.run(index, None)
 
     def nudge(self, index: int) -> AgentStep:
         """Make a thread repeat the call that it waits for."""
-        return self.run(index, None, keeps_failures=True)
-
-    async def anudge(self, index: int) -> AgentStep:
-        """Repeat the call as `nudge` does, on the event loop."""
-        return await self.arun(index, None, keeps_failures=True)
+        return self._run(index, None, keeps_failures=True)
 
     # Results
 
+    def _state(self, index: int) -> Any:
+        config = self._config_of(index)
+        if self.bridge:
+            return self.bridge.run(self.agent.aget_state(config))
+        return self.agent.get_state(config)
+
     def result(self, index: int) -> Any:
         """Return what `invoke` would return, or a `PausedAgent`."""
-        return self._read(index, self.agent.get_state(self.config(index)))
+        return self._read(index, self._state(index))
 
     async def aresult(self, index: int) -> Any:
-        """Return the result, on the event loop."""
-        return self._read(index, await self.agent.aget_state(self.config(index)))
+        """Return the result, without blocking the event loop."""
+        if not self._reads_async:
+            return await super().aresult(index)
+        return self._read(index, await self.agent.aget_state(self._config_of(index)))
 
     def _read(self, index: int, state: Any) -> Any:
         if state.interrupts:
-            return PausedAgent(index, tuple(state.interrupts), self.config(index))
+            return PausedAgent(index, tuple(state.interrupts), self._config_of(index))
         channels = self.agent.output_channels
         if isinstance(channels, str):
             return state.values
         return {key: state.values[key] for key in channels if key in state.values}
 
 
-def resume_with(answers: Mapping[str, Any]) -> Any:
-    """Return the input that resumes a thread, by the ids of its interrupts."""
-    from langgraph.types import Command
-
-    return Command(resume=dict(answers))
+async def _collect(updates: AsyncIterator[_T]) -> list[_T]:
+    return [update async for update in updates]
 
 
 def _step_of(found: list[Any]) -> AgentStep:
@@ -241,47 +362,42 @@ def _step_of(found: list[Any]) -> AgentStep:
     return AgentStep(ours, tuple(each for each in found if not _is_ours(each)))
 
 
-_FAST_COMMITS = "PRAGMA synchronous=NORMAL"
-"""A commit survives the end of the process. `flush_sqlite` makes it survive that of the machine."""
+@contextmanager
+def _entered(opened: Any, bridge: LoopBridge) -> Iterator[Any]:
+    """Enter an async context manager from another thread than that of its event loop."""
+    value = bridge.run(opened.__aenter__())
+    try:
+        yield value
+    finally:
+        bridge.run(opened.__aexit__(None, None, None), is_last=True)
 
 
 @contextmanager
-def open_sqlite(path: Path) -> Iterator[Any]:
-    """Open LangGraph's checkpointer for a file.
-
-    Raises:
-        InvalidOptionError: It is not installed.
-    """
-    _check_sqlite()
-    from langgraph.checkpoint.sqlite import SqliteSaver
+def _open_sqlite(path: Path) -> Iterator[Any]:
+    """Open LangGraph's checkpointer for a file."""
+    with _requiring_sqlite():
+        from langgraph.checkpoint.sqlite import SqliteSaver
 
     with SqliteSaver.from_conn_string(str(path)) as saver:
-        saver.conn.execute(_FAST_COMMITS)
+        saver.conn.execute(FAST_COMMITS)
         yield saver
 
 
 @asynccontextmanager
-async def aopen_sqlite(path: Path) -> AsyncIterator[Any]:
+async def _aopen_sqlite(path: Path) -> AsyncIterator[Any]:
     """Open LangGraph's async checkpointer for a file."""
-    _check_sqlite()
-    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+    with _requiring_sqlite():
+        from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
     async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
-        await saver.conn.execute(_FAST_COMMITS)
+        await saver.conn.execute(FAST_COMMITS)
         yield saver
 
 
-def flush_sqlite(path: Path) -> None:
-    """Write all commits to the disk."""
-    import sqlite3
-
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(FULL)")
-
-
-def _check_sqlite() -> None:
+@contextmanager
+def _requiring_sqlite() -> Iterator[None]:
     try:
-        import langgraph.checkpoint.sqlite  # noqa: F401
+        yield
     except ImportError:
         raise InvalidOptionError(
             "run_in_batches keeps the state of agents in a checkpointer. Install "
@@ -289,19 +405,8 @@ def _check_sqlite() -> None:
         ) from None
 
 
-def check_graph(agent: Any, checkpointer: Any) -> None:
-    """Reject what is not a compiled graph or a checkpointer, and graphs that stop at fixed nodes.
-
-    Raises:
-        InvalidOptionError: It cannot run in batches.
-    """
-    if not all(hasattr(agent, name) for name in ("get_state", "copy", "output_channels")):
-        raise InvalidOptionError(
-            f"run_in_batches needs a compiled LangGraph agent or a ToolLoop, not a "
-            f"{type(agent).__name__}. For a model, use model.batch_job(...)."
-        )
-    from langgraph.checkpoint.base import BaseCheckpointSaver
-
+def _check_graph(agent: Any, checkpointer: Any) -> None:
+    """Reject what is not a checkpointer, and graphs that stop at fixed nodes."""
     if not (checkpointer is None or isinstance(checkpointer, BaseCheckpointSaver)):
         raise InvalidOptionError(
             "checkpointer must be one of LangGraph's, such as SqliteSaver or PostgresSaver, not "

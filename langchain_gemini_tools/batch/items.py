@@ -1,58 +1,140 @@
-"""The responses to one input -> its result, or the request that has to follow.
+"""One item of a batch: its request, and the responses to it -> its result.
 
-An input may take several jobs: a failed item is sent again, a long response is continued, and a
-malformed one is sent once more with feedback. All of it follows from the responses so far, so only
-they are stored. `Outcomes` finds the responses in the folder, `Evaluator` reads them, and
-`ItemReporter` shows an item to tracers and token counters as a run of LangChain's callbacks.
+An item is an input of a batch job, or a call of the model inside an agent that runs in batches. It
+may take several jobs: a failed item is sent again, a long response is continued, and a malformed
+one is sent once more with feedback. All of it follows from the responses so far, so only they are
+stored. `evaluate` reads them.
+
+- `ItemReporter` shows the inputs of a job to tracers and token counters, as runs of LangChain's
+  callbacks.
+- The config of an agent's run switches `ask_in_batches` on. The call is not sent: its request is
+  handed to an `Asker`, which stops the agent until a batch job has answered it. When the agent
+  resumes, the same call is made again, and the answer is parsed as that of any request.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import dataclass, replace
+import warnings
+from abc import ABC, abstractmethod
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_core.callbacks import CallbackManager
 from langchain_core.load import dumpd
 from langchain_core.messages import (
     AIMessage,
+    AIMessageChunk,
     BaseMessage,
     HumanMessage,
     SystemMessage,
     ToolCall,
     ToolMessage,
 )
-from langchain_core.outputs import LLMResult
-from langchain_core.runnables.config import ensure_config
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
+from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
-from langchain_gemini_tools.batch.folder import JobPart, RequestReader, ResultReader
+from langchain_gemini_tools.batch.folder import JobPart
 from langchain_gemini_tools.batch.service import RESENT_STATES
 from langchain_gemini_tools.errors import (
     FEEDBACK_ERRORS,
     BatchJobError,
     GeminiAPIError,
+    InvalidOptionError,
     ResponseError,
     UnreadableResponseError,
     map_api_error,
 )
 from langchain_gemini_tools.facts.error_bodies import find_http_status
+from langchain_gemini_tools.facts.json_values import encode_json
 from langchain_gemini_tools.wire.hops import find_next_token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from langchain_core.language_models import BaseChatModel
     from langchain_core.outputs import ChatResult
     from langchain_core.runnables import RunnableConfig
 
-    from langchain_gemini_tools.batch.folder import Folder, Manifest
-    from langchain_gemini_tools.batch.inputs import TracedModel
     from langchain_gemini_tools.client import GeminiClient
     from langchain_gemini_tools.facts.json_values import JsonObject
+    from langchain_gemini_tools.retry import RetryPolicy
     from langchain_gemini_tools.wire.request import RenderedRequest
 
+    Offer = Callable[["BatchSource"], None]
+    """Receives what sends the requests of a model."""
 
-MAX_HOPS = 64
+_JSON_SCHEMA = "responseJsonSchema"
+_MAX_HOPS = 64
+CONFIG_KEY = "gemini_batch"
+"""The key in `configurable` that switches batches on: an `Asker`, or True in LangGraph."""
+REQUEST_TYPE = "gemini_batch_request"
+"""The `type` of the interrupts of this module."""
+is_in_run: ContextVar[bool] = ContextVar("is_in_run", default=False)
+"""Whether the code runs in a step of `run_in_batches`."""
+
+
+@dataclass(frozen=True)
+class BatchSource:
+    """A model with its options: what renders inputs and reads results."""
+
+    template: RenderedRequest
+    """A request with the options of the job."""
+    render: Callable[[Any], RenderedRequest]
+    client: GeminiClient
+    retries: RetryPolicy
+    chat_model: BaseChatModel
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """The options of the model, as callbacks of `invoke` receive them."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """The `ls_*` parameters of the model, for callbacks."""
+    finish: Callable[[AIMessage], Any] = lambda message: message
+    """Turns a message into a result, such as a parsed object."""
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        return self.template.invocation.model
+
+
+def schema_rewriter(template: RenderedRequest) -> Callable[[bytes], bytes]:
+    """Return a function that replaces the response schema in the bodies of a job.
+
+    In batches, `responseJsonSchema` is reported to give degenerate JSON (0 of 502 responses were
+    right), where the older `responseSchema` works. So the schema is sent in that form, which has no
+    field for some keywords.
+
+    Raises:
+        InvalidOptionError: The other form cannot express the schema.
+    """
+    config: JsonObject = dict(template.body.get("generationConfig") or {})
+    schema = config.get(_JSON_SCHEMA)
+    if schema is None:
+        return lambda body: body
+    # Loads what is known about schemas, which most jobs never need.
+    from langchain_gemini_tools.wire.schema.openapi import (
+        find_keywords_without_field,
+        render_openapi_schema,
+    )
+
+    if lost := find_keywords_without_field(schema):
+        raise InvalidOptionError(
+            f"A batch job cannot use this response schema, because of {', '.join(lost)}: batches "
+            "need Gemini's Schema form, which has no field for it. Change the schema, or use "
+            "with_structured_output(..., method='function_calling')."
+        )
+    rendered = render_openapi_schema(schema)
+
+    def rewrite(body: bytes) -> bytes:
+        decoded = json.loads(body)
+        del decoded["generationConfig"][_JSON_SCHEMA]
+        decoded["generationConfig"]["responseSchema"] = rendered
+        return encode_json(decoded, is_large=True)
+
+    return rewrite
 
 
 @dataclass(frozen=True)
@@ -64,79 +146,55 @@ class ItemOutcome:
     next_body: bytes | None = None
 
 
-class Evaluator:
-    """Evaluates the attempts of inputs of one job.
+def evaluate(
+    source: BatchSource,
+    attempts: Sequence[JsonObject | JobPart],
+    first_body: Callable[[], bytes] | None,
+) -> ItemOutcome:
+    """Return what the attempts for one input have led to.
 
     Args:
-        template: A request with the options of the job.
-        client: Redacts what errors quote.
+        source: The model and its options.
+        attempts: The lines of the results, oldest first; a part in place of its line if its job
+            ended without one.
+        first_body: Reads the first request; None if it is not known, as for a job that was
+            created elsewhere. Then nothing follows.
     """
+    template, invocation = source.template, source.template.invocation
+    second_try: RenderedRequest | None = None
+    failures, hops = 0, list[Any]()
+    outcome = ItemOutcome(error=BatchJobError("The batch job has no response to this input."))
 
-    def __init__(self, template: RenderedRequest, client: GeminiClient) -> None:
-        self._template = template
-        self._client = client
-        self._max_failures = template.invocation.max_retries
-        self._continues = template.invocation.continues_automatically
+    def following(error: Exception, token: str | None) -> ItemOutcome:
+        request = second_try or replace(template, encoded=first_body() if first_body else b"")
+        return ItemOutcome(error=error, next_body=request.continued(token))
 
-    def evaluate(
-        self,
-        attempts: Sequence[JsonObject | JobPart],
-        first_body: Callable[[], bytes] | None,
-    ) -> ItemOutcome:
-        """Return what the attempts for one input have led to.
-
-        Args:
-            attempts: The lines of the results, oldest first; a part in place of its line if its job
-                ended without one.
-            first_body: Reads the first request; None if it is not known, as for a job that was
-                created elsewhere. Then nothing follows.
-        """
-        request, failures = self._template, 0
-        hops: list[Any] = []
-        outcome: ItemOutcome | None = None
-        for attempt in attempts:
-            if request is self._template and first_body and len(attempts) > 1:
-                request = replace(request, encoded=first_body())
-            if (error := _error_in(attempt, self._client)) is not None:
-                failures += 1
+    for attempt in attempts:
+        if (error := _error_in(attempt, source.client)) is not None:
+            failures += 1
+            if first_body and error.is_retryable and failures <= invocation.max_retries:
+                outcome = following(error, find_next_token(hops[-1]) if hops else None)
+            else:
                 outcome = ItemOutcome(error=error)
-                if first_body and error.is_retryable and failures <= self._max_failures:
-                    if request is self._template:
-                        request = replace(request, encoded=first_body())
-                    token = find_next_token(hops[-1]) if hops else None
-                    outcome = ItemOutcome(error=error, next_body=request.continued(token))
-                else:
-                    hops, request = [], self._template  # `resend` sends the first request
-                continue
-            hops.append(attempt["response"])  # type: ignore[index]
-            token = find_next_token(hops[-1])
-            if first_body and token and self._continues and len(hops) < MAX_HOPS:
-                if request is self._template:
-                    request = replace(request, encoded=first_body())
-                outcome = ItemOutcome(error=_unfinished(), next_body=request.continued(token))
-                continue
-            outcome, request = self._parse(request, hops, first_body)
-            hops = []
-        return outcome or ItemOutcome(
-            error=BatchJobError("The batch job has no response to this input.")
-        )
-
-    def _parse(
-        self, request: RenderedRequest, hops: list[Any], first_body: Callable[[], bytes] | None
-    ) -> tuple[ItemOutcome, RenderedRequest]:
+                hops, second_try = [], None  # `resend` sends the first request
+            continue
+        hops.append(attempt["response"])  # type: ignore[index]
+        token = find_next_token(hops[-1])
+        continues = invocation.continues_automatically and len(hops) < _MAX_HOPS
+        if first_body and token and continues:
+            outcome = following(_unfinished(), token)
+            continue
         try:
-            with request.naming_tools(), self._client.redacting_errors():
-                return ItemOutcome(result=request.parse(hops[0], hops[1:])), request
-        except FEEDBACK_ERRORS as failure:
-            invocation = request.invocation
-            if not first_body or request.is_second_try or not invocation.retries_with_feedback:
-                return ItemOutcome(error=failure), request
-            if request is self._template:
-                request = replace(request, encoded=first_body())
-            second = request.with_feedback(failure)
-            return ItemOutcome(error=failure, next_body=second.encoded), second
-        except (ResponseError, GeminiAPIError) as error:
-            return ItemOutcome(error=error), request
+            with template.naming_tools(), source.client.redacting_errors():
+                outcome = ItemOutcome((second_try or template).parse(hops[0], hops[1:]))
+        except (ResponseError, GeminiAPIError) as failure:
+            outcome = ItemOutcome(error=failure)
+            can_repeat = invocation.retries_with_feedback and not second_try
+            if first_body and can_repeat and isinstance(failure, FEEDBACK_ERRORS):
+                second_try = replace(template, encoded=first_body()).with_feedback(failure)
+                outcome = ItemOutcome(error=failure, next_body=second_try.encoded)
+        hops = []
+    return outcome
 
 
 def _unfinished() -> BatchJobError:
@@ -166,64 +224,6 @@ def _error_in(
     return map_api_error(code, client.redacted(details))
 
 
-class Outcomes:
-    """The outcomes of the inputs of a folder.
-
-    Args:
-        folder: The state of the job.
-        evaluator: Reads the responses.
-    """
-
-    def __init__(self, folder: Folder, evaluator: Evaluator) -> None:
-        self._folder = folder
-        self._evaluator = evaluator
-        self._readers: dict[int, ResultReader] = {}
-        self._requests: RequestReader | None = None
-
-    def of(self, manifest: Manifest, indexes: Iterable[int]) -> Iterator[tuple[int, ItemOutcome]]:
-        """Iterate over inputs with their outcomes, without those that a job is still to answer."""
-        later = self._later_parts(manifest)
-        for index in indexes:
-            numbers = [_first_part(manifest, index), *later.get(index, ())]
-            parts = [manifest.parts[number] for number in numbers]
-            if all(part.is_collected for part in parts):
-                yield index, self._evaluate(manifest, parts, index)
-
-    def first_request(self, manifest: Manifest, index: int) -> bytes:
-        """Return the body of the first request for an input."""
-        if self._requests is None:
-            self._requests = RequestReader(self._folder, manifest.parts)
-        return self._requests.read(index)
-
-    def reader(self, part: JobPart) -> ResultReader:
-        """Return the results of a part that has been collected."""
-        if part.number not in self._readers:
-            self._readers[part.number] = ResultReader(self._folder, part)
-        return self._readers[part.number]
-
-    def _later_parts(self, manifest: Manifest) -> dict[int, list[int]]:
-        """Return the parts beyond the first ones that send an input again, by its number."""
-        later: dict[int, list[int]] = {}
-        for part in manifest.parts:
-            if part.first is None and not part.is_foreign:
-                for index, _ in self._folder.read_requests(part.number):
-                    later.setdefault(index, []).append(part.number)
-        return later
-
-    def _evaluate(self, manifest: Manifest, parts: list[JobPart], index: int) -> ItemOutcome:
-        lines = [self.reader(part).read(index) or part for part in parts]
-        is_known = not parts[0].is_foreign
-        body = (lambda: self.first_request(manifest, index)) if is_known else None
-        return self._evaluator.evaluate(lines, body)
-
-
-def _first_part(manifest: Manifest, index: int) -> int:
-    for part in manifest.parts:
-        if part.is_foreign or part.covers(index):
-            return part.number
-    raise LookupError(index)
-
-
 def _missing(part: JobPart) -> BatchJobError:
     """Return the error for an input to which a job has ended without a response."""
     error = BatchJobError(
@@ -238,31 +238,31 @@ class ItemReporter:
     """Reports items to the callbacks that would see an `invoke` of the model at this place.
 
     Args:
-        traced: The model.
+        source: The model.
         config: Callbacks, tags, metadata and the name of the runs.
     """
 
-    def __init__(self, traced: TracedModel, config: RunnableConfig | None) -> None:
-        self._traced = traced
+    def __init__(self, source: BatchSource, config: RunnableConfig | None) -> None:
+        self._source = source
         self._config = ensure_config(config)
         self.is_heard = bool(self._manager().handlers)
         """Whether there are callbacks."""
 
     def _manager(self) -> CallbackManager:
         """Return a manager for one run: tracers write into its metadata."""
-        model, config = self._traced.model, self._config
+        model, config = self._source.chat_model, self._config
         return CallbackManager.configure(
             config.get("callbacks"),
             model.callbacks,
             inheritable_tags=config.get("tags"),
             local_tags=model.tags,
-            inheritable_metadata={**(config.get("metadata") or {}), **self._traced.metadata},
+            inheritable_metadata={**(config.get("metadata") or {}), **self._source.metadata},
             local_metadata=model.metadata,
         )
 
     @cached_property
     def _serialized(self) -> dict[str, Any]:
-        serialized: dict[str, Any] = dumpd(self._traced.model)
+        serialized: dict[str, Any] = dumpd(self._source.chat_model)
         return serialized
 
     def report(self, body: bytes, outcome: ItemOutcome) -> None:
@@ -275,7 +275,7 @@ class ItemReporter:
         (run,) = self._manager().on_chat_model_start(
             self._serialized,
             [_messages(json.loads(body))],
-            invocation_params=dict(self._traced.params),
+            invocation_params=dict(self._source.params),
             name=self._config.get("run_name"),
         )
         if outcome.result is not None:
@@ -315,3 +315,128 @@ def _id_of(part: dict[str, Any]) -> str:
 
 def _text(content: dict[str, Any]) -> str:
     return "".join(part.get("text") or "" for part in content.get("parts") or ())
+
+
+# Calls inside an agent
+
+
+@dataclass
+class Asker(ABC):
+    """What a call hands its request to, in one step of an agent."""
+
+    pauses: ClassVar[type[BaseException]]
+    """The exception that `ask` raises."""
+    session: str = ""
+    """Differs between two runs of the program."""
+    offer: Offer = lambda _: None
+    """Receives what sends requests of this model."""
+    keeps_failures: bool = False
+    """Whether failures in earlier runs of the program are final."""
+
+    @abstractmethod
+    def ask(self, question: JsonObject) -> JsonObject:
+        """Return the answer to a request, or stop the agent until there is one."""
+
+    @abstractmethod
+    def keep(self, answer: JsonObject) -> None:
+        """Keep an answer for the next call, to which it belongs."""
+
+
+def find_asker() -> Asker | None:
+    """Return what answers the calls of this run; None if they are sent as usual."""
+    config = var_child_runnable_config.get()
+    configurable = config.get("configurable", {}) if config else {}
+    found = configurable.get(CONFIG_KEY)
+    if not found:
+        if is_in_run.get() and CONFIG_KEY not in configurable:
+            warnings.warn(
+                "A call of the model in run_in_batches is sent at once, at the standard price. It "
+                "is in a graph that is called with a thread_id, which LangGraph runs separately. "
+                "Call it without a thread_id, or with the config of the node or tool.",
+                stacklevel=2,
+            )
+        return None
+    if found is not True:
+        asker: Asker = found
+        return asker
+    from langchain_gemini_tools.batch.graph_runner import GraphStep
+
+    return GraphStep()
+
+
+def ask_in_batches(asker: Asker, request: RenderedRequest, source: BatchSource) -> ChatResult:
+    """Return the answer of a batch job to a request, as `invoke` would.
+
+    Args:
+        asker: What sends the request, or has the answer.
+        request: The request.
+        source: The model.
+
+    Raises:
+        GeminiAPIError: The item failed, more often than it is retried.
+        ResponseError: The response is not usable.
+    """
+    request = replace(request, encoded=schema_rewriter(request)(request.encoded))
+    source = replace(source, template=request)
+    asker.offer(source)
+    call, body = _identify(request), request.encoded
+    attempts: list[JsonObject] = []
+    failed: ItemOutcome | None = None
+    while True:
+        question = {"type": REQUEST_TYPE, "model": source.model, "call": call}
+        answer = asker.ask({**question, "body": body.decode()})
+        if failed and not attempts and answer["call"][1] != call[1]:
+            asker.keep(answer)  # the agent has handled the failure, and made another call
+            outcome = failed
+            break
+        _check_same_call(answer["call"], call)
+        attempts.append(answer["line"])
+        outcome = evaluate(source, attempts, lambda: request.encoded)
+        if outcome.next_body is not None:
+            body = outcome.next_body
+            continue
+        is_old = answer["session"] != asker.session and not asker.keeps_failures
+        if outcome.result is not None or not is_old:
+            break
+        # It failed in an earlier run of the program: sent again.
+        failed, attempts, body = outcome, [], request.encoded
+    if outcome.result is None:
+        raise outcome.error or AssertionError(outcome)
+    return outcome.result
+
+
+def _identify(request: RenderedRequest) -> list[str]:
+    """Return the digests of a whole request, and of its messages and model."""
+    contents = encode_json(request.body.get("contents"), is_large=True)
+    model = request.invocation.model.encode()
+    return [_digest(model + request.encoded), _digest(model + contents)]
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def _check_same_call(answered: list[str], call: list[str]) -> None:
+    # What differs outside of the messages, such as the time in a system prompt, is not an error.
+    if answered[1] != call[1]:
+        raise InvalidOptionError(
+            "The answer of the batch belongs to another call of the model in the same node. "
+            "LangGraph runs a node again when it resumes, so a node must repeat its calls in the "
+            "same order, with the same model and the same messages. Make parallel calls in "
+            "separate nodes (Send), and keep times and random values out of the messages. If the "
+            "agent was changed since the request was sent, use the old one, or another path."
+        )
+
+
+def as_chunk(result: ChatResult) -> ChatGenerationChunk:
+    """Return a whole result as the only chunk of a stream."""
+    (generation,) = result.generations
+    # It makes tool call chunks of the tool calls.
+    chunk = AIMessageChunk(**generation.message.model_dump(exclude={"type"}), chunk_position="last")
+    return ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)
+
+
+def interrupted_result() -> LLMResult:
+    """Return what callbacks see of a call that waits for a batch job."""
+    message = AIMessage("", response_metadata={"interrupted": "The call waits for a batch job."})
+    return LLMResult(generations=[[ChatGeneration(message=message)]])

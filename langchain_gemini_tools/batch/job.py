@@ -8,35 +8,25 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from langchain_gemini_tools.batch.folder import Folder
-from langchain_gemini_tools.batch.inputs import adopt_job, preview_requests, write_inputs
-from langchain_gemini_tools.batch.items import Evaluator, ItemReporter, Outcomes
-from langchain_gemini_tools.batch.service import DeveloperService
+from langchain_gemini_tools.batch.items import ItemReporter
+from langchain_gemini_tools.batch.service import make_service
 from langchain_gemini_tools.batch.worker import JobWorker
-from langchain_gemini_tools.errors import (
-    BatchJobError,
-    GeminiTimeoutError,
-    InvalidInputError,
-    InvalidOptionError,
-)
+from langchain_gemini_tools.errors import BatchJobError, GeminiTimeoutError, InvalidOptionError
 from langchain_gemini_tools.facts.environment import delays_are_off
-from langchain_gemini_tools.facts.json_values import encode_json
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from langchain_core.runnables import RunnableConfig
 
     from langchain_gemini_tools.batch.folder import Manifest
-    from langchain_gemini_tools.batch.inputs import BatchSource
-    from langchain_gemini_tools.batch.items import ItemOutcome
-    from langchain_gemini_tools.batch.service import BatchService
+    from langchain_gemini_tools.batch.items import BatchSource, ItemOutcome
 
 Result = TypeVar("Result")
 
@@ -77,7 +67,7 @@ class BatchStatus:
         )
 
 
-class BatchJob(Generic[Result]):
+class BatchJob(JobWorker, Generic[Result]):
     """Inputs that Gemini's batch service answers, at half the price, within a day.
 
     `ChatGemini.batch_job` returns one. The folder at `path` is its state: after a crash, the same
@@ -100,15 +90,11 @@ class BatchJob(Generic[Result]):
         storage: str | None = None,
         config: RunnableConfig | None = None,
     ) -> None:
-        self._source = source
         if path is None:
             path = tempfile.mkdtemp()
             weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
-        self._folder = Folder(path)
+        super().__init__(source, Folder(path), make_service(source, webhooks, storage))
         self._config = config
-        self._service = _make_service(source, webhooks, storage)
-        self._outcomes = Outcomes(self._folder, Evaluator(source.template, source.client))
-        self._worker = JobWorker(self._folder, self._service, self._outcomes)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(path={str(self._folder.path)!r}, names={self.names!r})"
@@ -119,48 +105,11 @@ class BatchJob(Generic[Result]):
             "the other process, and call model.batch_job(path=...) there."
         )
 
-    # Preparing and sending
-
-    def prepare(self, inputs: Iterable[Any] | None) -> None:
-        """Write the requests to the folder, or compare them with those that are there.
-
-        Args:
-            inputs: An iterable; each item is what `invoke` accepts. None uses the folder as it is.
-
-        Raises:
-            InvalidInputError: An input cannot be sent, or differs from the one in the folder.
-        """
-        write_inputs(self._folder, self._service, self._source, inputs)
-
-    def adopt(self, name: str) -> None:
-        """Use a job of the service that was created elsewhere.
-
-        Args:
-            name: `batches/...`, or `projects/.../batchPredictionJobs/...` on Vertex AI.
-        """
-        adopt_job(self._folder, self._service, self._source, name)
-
-    def preview(self, count: int = 3) -> list[dict[str, Any]]:
-        """Return the first lines that are sent: each has a key and a `request`.
-
-        Args:
-            count: How many.
-        """
-        return preview_requests(self._folder, self._service, count)
-
     @property
     def names(self) -> list[str]:
         """The names of the jobs at the service: `model.batch_job(name=...)` finds them."""
         manifest = self._folder.load()
         return [part.job for part in manifest.parts if part.job] if manifest else []
-
-    def submit(self) -> None:
-        """Create the jobs that do not exist yet.
-
-        If the API refuses one because too many tokens are enqueued (429), it is created by a later
-        `poll`, as long as another job is running.
-        """
-        self._worker.submit()
 
     def poll(self) -> BatchStatus:
         """Ask the service once, collect what has finished, and send what has to follow.
@@ -168,27 +117,12 @@ class BatchJob(Generic[Result]):
         Failed items that can be sent again, responses that are not complete, and inputs of expired
         jobs go into a further job.
         """
-        return BatchStatus.of(self._worker.poll())
+        return BatchStatus.of(self._poll())
 
     @property
     def status(self) -> BatchStatus:
         """What was known after the last `poll`."""
         return BatchStatus.of(self._folder.require())
-
-    def cancel(self) -> None:
-        """Cancel the jobs. What they have finished is kept; `resend` sends the rest again."""
-        self._worker.cancel()
-
-    def resend(self) -> None:
-        """Send the inputs that have no result again, such as those of a cancelled job."""
-        self._worker.resend()
-
-    def delete(self) -> None:
-        """Delete the jobs, the uploaded requests, and results in a bucket. The folder is kept.
-
-        What does not exist at the service any more is skipped.
-        """
-        self._worker.delete()
 
     async def asubmit(self) -> None:
         """Submit as `submit` does, without blocking the event loop."""
@@ -291,14 +225,15 @@ class BatchJob(Generic[Result]):
 
     def _results(self) -> Iterator[tuple[int, Any]]:
         manifest = self._folder.require()
-        _check_foreign(manifest)
-        is_foreign = manifest.parts[0].is_foreign
-        reporter = ItemReporter(self._source.traced, self._config)
-        for index, outcome in self._outcomes.of(manifest, range(manifest.count)):
+        part = manifest.parts[0]
+        if part.is_foreign and part.is_collected and not manifest.count:
+            raise BatchJobError(f"{part.job} ended as {part.state} without results{part.reason}.")
+        reporter = ItemReporter(self._source, self._config)
+        for index, outcome in self._outcomes(manifest, range(manifest.count)):
             if outcome.next_body and not manifest.is_collected:
                 continue
             if reporter.is_heard:
-                body = b"{}" if is_foreign else self._outcomes.first_request(manifest, index)
+                body = b"{}" if part.is_foreign else self._first_request(manifest, index)
                 reporter.report(body, outcome)
             yield index, self._finish(outcome)
 
@@ -310,48 +245,6 @@ class BatchJob(Generic[Result]):
             return self._source.finish(message)  # type: ignore[arg-type]
         except Exception as error:  # noqa: BLE001 - any error of a user's validator
             return error
-
-
-def _make_service(
-    source: BatchSource, webhooks: Mapping[str, Any] | None, storage: str | None
-) -> BatchService:
-    arguments = (source.client, source.template, source.retries)
-    if webhooks is not None:
-        _check_webhooks(webhooks)
-    if not source.client.settings.vertexai:
-        if storage is not None:
-            raise InvalidOptionError(
-                "storage is for Vertex AI: the Gemini Developer API keeps requests and results "
-                "itself. Leave it out, or make the model with vertexai=True."
-            )
-        return DeveloperService(*arguments, webhooks)
-    if webhooks is not None:
-        raise InvalidOptionError(
-            "Batch jobs on Vertex AI have no webhooks. Leave them out; job.wait() and job.poll() "
-            "show the end of a job."
-        )
-    from langchain_gemini_tools.batch.vertex import VertexService
-
-    return VertexService(*arguments, storage)
-
-
-def _check_webhooks(webhooks: Any) -> None:
-    """Reject what the API cannot receive. The values are not shown: an address may have a key."""
-    expected = "Pass one such as {'uris': [...]}."
-    if not isinstance(webhooks, Mapping):
-        kind = type(webhooks).__name__
-        raise InvalidOptionError(f"webhooks must be a dict, not {kind}. {expected}")
-    try:
-        encode_json({**webhooks})
-    except InvalidInputError:
-        raise InvalidOptionError(f"webhooks must be a dict of JSON values. {expected}") from None
-
-
-def _check_foreign(manifest: Manifest) -> None:
-    """Raise if a job that was created elsewhere has ended without any result."""
-    part = manifest.parts[0]
-    if part.is_foreign and part.is_collected and not manifest.count:
-        raise BatchJobError(f"{part.job} ended as {part.state} without results{part.reason}.")
 
 
 def _pauses(longest: float, timeout_seconds: float | None) -> Iterator[float]:

@@ -1,13 +1,13 @@
 """`LoopRunner` runs one of many `ToolLoop`s from one call of its model to the next.
 
-A `ToolLoop` has no checkpointer: its messages are appended to a file.
+A `ToolLoop` has no checkpointer: its messages are in an SQLite file.
 """
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
+import sqlite3
 import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -15,22 +15,35 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_core.messages import AIMessage, ToolMessage, messages_from_dict, messages_to_dict
 from langchain_core.messages.ai import add_usage
 
-from langchain_gemini_tools.batch.agent_calls import (
-    CONFIG_KEY,
+from langchain_gemini_tools.batch.items import Asker
+from langchain_gemini_tools.batch.waves import (
+    FAST_COMMITS,
+    AgentStep,
+    Runner,
+    lost_state,
+    request_of,
 )
-from langchain_gemini_tools.batch.graph_runner import AgentStep, lost_state, request_of
 from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.tool_loop import (
+    IncompleteRunError,
+    ToolCallRecord,
+    ToolLoop,
+    ToolLoopResult,
+    result_of,
+)
+from langchain_gemini_tools.tool_loop.run import parse_input
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from contextlib import ExitStack
     from pathlib import Path
 
-    from langchain_core.messages import BaseMessage, ToolCall
+    from langchain_core.messages import ToolCall
     from langchain_core.runnables import RunnableConfig
 
-    from langchain_gemini_tools.batch.agent_calls import Offer
+    from langchain_gemini_tools.batch.agents import RunOptions
+    from langchain_gemini_tools.batch.items import Offer
     from langchain_gemini_tools.facts.json_values import JsonObject
-    from langchain_gemini_tools.tool_loop import ToolLoop, ToolLoopResult
 
 
 _MAX_DEPTH = 100
@@ -46,14 +59,11 @@ class LoopPause(BaseException):
 
 
 @dataclass
-class LoopStep:
+class LoopStep(Asker):
     """The asker of one step of a loop: it knows the answers to the first call."""
 
-    session: str
-    offer: Offer
-    answers: list[JsonObject]
-    keeps_failures: bool = False
-    pauses: type[BaseException] = LoopPause
+    pauses = LoopPause
+    answers: tuple[JsonObject, ...] = ()
     _used: int = 0
 
     def ask(self, question: JsonObject) -> JsonObject:
@@ -81,108 +91,76 @@ class _LoopState:
     stop_reason: str | None = None
 
 
-class LoopRunner:
-    """Runs a `ToolLoop` for each input, and keeps their messages in `loops.jsonl`.
+class LoopRunner(Runner):
+    """Runs a `ToolLoop` for each input, and keeps their messages in `loops.sqlite`.
 
-    Args:
-        loop: The loop.
-        config: Callbacks, tags and so on for each run.
-        session: Differs between two runs of the program.
-        offer: Receives what sends requests.
+    Raises:
+        InvalidOptionError: The loop cannot run in batches, or an option is not for loops.
     """
 
     kind = "loop"
+    database = "loops.sqlite"
 
-    def __init__(
-        self, loop: ToolLoop, config: RunnableConfig | None, session: str, offer: Offer
-    ) -> None:
-        if loop.settings.on_limit == "answer":
+    def __init__(self, agent: ToolLoop, options: RunOptions, offer: Offer) -> None:
+        for name in ("checkpointer", "context", "resume"):
+            if options.get(name) is not None:
+                raise InvalidOptionError(f"A ToolLoop does not use {name}. Leave it out.")
+        if agent.settings.on_limit == "answer":
             raise InvalidOptionError(
                 "A ToolLoop with on_limit='answer' cannot run in batches. Use 'return' or 'raise'."
             )
-        self.agent = loop
-        self._config = config or {}
-        self._session = session
-        self._offer = offer
+        super().__init__(agent, options, offer)
         self._lock = threading.Lock()
-        self._places: dict[int, int] = {}
-        self.run_id = ""
-        self.sent: set[int] = set()
 
-    def open(self, path: Path) -> None:
-        """Read the state of the loops. An incomplete line of a killed process is dropped."""
-        self._file = (path / "loops.jsonl").open("ab+")
-        self._file.seek(0)
-        position = 0
-        for line in self._file:
-            if not line.endswith(b"\n"):
-                break
-            self._places[self._number_in(line)] = position
-            position += len(line)
-        self._file.truncate(position)
-
-    def _number_in(self, line: bytes) -> int:
-        number, _, _ = line.partition(b" ")
-        if not number.isdigit():
-            self._file.close()
-            raise self._damaged()
-        return int(number)
-
-    def _damaged(self) -> InvalidOptionError:
-        return InvalidOptionError(f"{self._file.name} is damaged. Restore it, or use another path.")
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+    def open(self, path: Path, stack: ExitStack) -> None:
+        """Open the file with the states of the loops."""
+        self._file = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        stack.callback(self._file.close)
+        try:
+            self._file.execute("PRAGMA journal_mode=WAL")
+            self._file.execute(FAST_COMMITS)
+            self._file.execute(
+                "CREATE TABLE IF NOT EXISTS loops (number INTEGER PRIMARY KEY, state BLOB)"
+            )
+        except sqlite3.DatabaseError as error:
+            raise InvalidOptionError(
+                f"{path} is damaged. Restore it, or use another path."
+            ) from error
 
     def encode(self, given: Any) -> bytes:
         """Return the bytes by which an input is compared."""
-        return _encode(messages_to_dict(self._parse(given)))
+        return _encode(messages_to_dict(parse_input(given)))
 
-    @staticmethod
-    def _parse(given: Any) -> list[BaseMessage]:
-        from langchain_gemini_tools.tool_loop.run import parse_input
-
-        return parse_input(given)
-
-    def _load(self, index: int) -> _LoopState:
+    def _load(self, index: int) -> _LoopState | None:
         with self._lock:
-            self._file.seek(self._places[index])
-            line = self._file.readline()
-        try:
-            return _LoopState(**json.loads(line.partition(b" ")[2]))
-        except (ValueError, TypeError) as error:
-            raise self._damaged() from error
+            query = "SELECT state FROM loops WHERE number = ?"
+            row = self._file.execute(query, [index]).fetchone()
+        return _LoopState(**json.loads(row[0])) if row else None
 
     def _store(self, index: int, state: _LoopState) -> None:
-        line = b"%d %b\n" % (index, _encode(vars(state)))
+        row = (index, _encode(vars(state)))
         with self._lock:
-            self._file.seek(0, 2)
-            self._places[index] = self._file.tell()
-            self._file.write(line)
-            self._file.flush()
+            self._file.execute("INSERT OR REPLACE INTO loops VALUES (?, ?)", row)
 
     # Steps
 
     def run(self, index: int, given: Any) -> AgentStep:
         """Begin a loop."""
-        messages = messages_to_dict(self._parse(given))
+        messages = messages_to_dict(parse_input(given))
         return self._run(index, _LoopState(messages, len(messages)))
 
     def deliver(self, index: int, answers: Mapping[str, JsonObject]) -> AgentStep:
         """Pass the answer to a loop, and run it until its next call."""
-        state = self._load(index)
+        state = self._state(index)
         (answer,) = answers.values()
-        known = (*state.answers, {**answer, "session": self._session})
+        known = (*state.answers, {**answer, "session": self.session})
         return self._run(index, replace(state, answers=known))
 
     def recover(self, index: int, given: Any, in_wave: Collection[str]) -> AgentStep:
         """Find out how far a loop is, and render its request again."""
-        if index not in self._places:
-            if index in self.sent:
-                raise lost_state("loops.jsonl has", index, "Restore it.")
+        if index not in self.sent and self._load(index) is None:
             return self.run(index, given)
-        state = self._load(index)
+        state = self._state(index)
         if state.stop_reason:
             return AgentStep()
         if (key := _loop_key(index, state)) in in_wave:
@@ -191,14 +169,16 @@ class LoopRunner:
 
     def nudge(self, index: int) -> AgentStep:
         """Make a loop repeat the call that it waits for."""
-        return self._run(index, self._load(index))
+        return self._run(index, self._state(index))
+
+    def _state(self, index: int) -> _LoopState:
+        if (state := self._load(index)) is None:
+            raise lost_state(f"{self.database} has", index, "Restore it.")
+        return state
 
     def _run(self, index: int, state: _LoopState) -> AgentStep:
-        from langchain_gemini_tools.tool_loop import result_of
-
-        asker = LoopStep(self._session, self._offer, list(state.answers))
-        configurable = {**self._config.get("configurable", {}), CONFIG_KEY: asker}
-        config: RunnableConfig = {**self._config, "configurable": configurable}
+        asker = LoopStep(self.session, self.offer, answers=state.answers)
+        config: RunnableConfig = {**self.config, "configurable": self.configurable(asker)}
         loop = copy.copy(self.agent)
         left = loop.settings.max_turns - state.turns
         loop.settings = replace(loop.settings, max_turns=left)
@@ -233,9 +213,7 @@ class LoopRunner:
 
     def result(self, index: int) -> ToolLoopResult:
         """Return what `invoke` would return. Of tool calls, it has no times and no exceptions."""
-        from langchain_gemini_tools.tool_loop import ToolCallRecord, ToolLoopResult
-
-        state = self._load(index)
+        state = self._state(index)
         messages = messages_from_dict(state.messages)
         new, records, usage, turn = messages[state.given :], [], None, 0
         calls: dict[str | None, tuple[int, ToolCall]] = {}
@@ -258,10 +236,6 @@ class LoopRunner:
             usage=usage if any(isinstance(each, AIMessage) for each in new) else None,
         )
 
-    async def aresult(self, index: int) -> ToolLoopResult:
-        """Return the result, without blocking the event loop."""
-        return await asyncio.to_thread(self.result, index)
-
 
 def _loop_key(index: int, state: _LoopState) -> str:
     return f"{index}-{state.turns}-{len(state.answers)}"
@@ -269,8 +243,6 @@ def _loop_key(index: int, state: _LoopState) -> str:
 
 def _after_failure(error: BaseException, state: _LoopState, turns_left: int) -> _LoopState:
     """Return the state to continue a failed run from, with the results of tools that have ended."""
-    from langchain_gemini_tools.tool_loop import result_of
-
     result = result_of(error)
     new = result.new_messages if result else ()
     turns = sum(isinstance(message, AIMessage) for message in new)
@@ -282,8 +254,6 @@ def _after_failure(error: BaseException, state: _LoopState, turns_left: int) -> 
 
 def _with_all_turns(error: Exception, before: int) -> Exception:
     """Return an error about the limit of turns that counts those of earlier waves as well."""
-    from langchain_gemini_tools.tool_loop import IncompleteRunError
-
     if not isinstance(error, IncompleteRunError):
         return error
     result = error.tool_loop_result

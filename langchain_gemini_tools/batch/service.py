@@ -10,30 +10,32 @@ from __future__ import annotations
 import re
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.batch.folder import Limits, parse_number
+from langchain_gemini_tools.batch.folder import Limits, parse_number, render_line
 from langchain_gemini_tools.errors import (
     GeminiNotFoundError,
     GeminiPermissionError,
     GeminiRateLimitError,
+    InvalidInputError,
     InvalidOptionError,
     UnreadableResponseError,
 )
 from langchain_gemini_tools.facts.json_values import encode_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from typing import BinaryIO
 
     from langchain_gemini_tools.batch.folder import Folder, JobPart, Manifest
-    from langchain_gemini_tools.client import GeminiClient, SdkClient
+    from langchain_gemini_tools.batch.items import BatchSource
+    from langchain_gemini_tools.batch.vertex import VertexService
+    from langchain_gemini_tools.client import SdkClient
     from langchain_gemini_tools.facts.json_values import JsonObject
-    from langchain_gemini_tools.retry import RetryPolicy
-    from langchain_gemini_tools.wire.request import RenderedRequest
 
 
 SUCCESSFUL_STATES = frozenset({"SUCCEEDED", "PARTIALLY_SUCCEEDED"})
@@ -90,6 +92,17 @@ def as_object(value: Any) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
+def checked_name(name: Any) -> str:
+    """Return the name of a job.
+
+    Raises:
+        UnreadableResponseError: There is none.
+    """
+    if not isinstance(name, str):
+        raise UnreadableResponseError("The API returned a batch job without a name.")
+    return name
+
+
 def parse_state(state: Any) -> str:
     """Return a state without its prefix, `BATCH_STATE_` or `JOB_STATE_`."""
     name = str(state or "").rpartition("STATE_")[2]
@@ -103,7 +116,11 @@ def parse_counts(stats: Any, fields: Mapping[str, str]) -> dict[str, int]:
 
 
 class BatchService(ABC):
-    """The operations, with the credentials, the timeout and the retries of a model."""
+    """The operations, with the credentials, the timeout and the retries of a model.
+
+    `DeveloperService` and `VertexService` add those that differ: which folders and names they
+    accept, where requests and results are, and how a job is described.
+    """
 
     limits: Limits
     storage: str | None = None
@@ -111,56 +128,19 @@ class BatchService(ABC):
     _jobs_field: str
     """Where a page of the list has its jobs."""
 
-    def __init__(
-        self, client: GeminiClient, template: RenderedRequest, retries: RetryPolicy
-    ) -> None:
-        invocation = template.invocation
-        self._client = client
-        self._model = invocation.model
-        self._retries = retries
+    def __init__(self, source: BatchSource) -> None:
+        invocation = source.template.invocation
+        self._client = source.client
+        self._model = source.model
+        self._retries = source.retries
         self._options: JsonObject = {
             "timeout_seconds": invocation.timeout_seconds,
             "headers": invocation.headers,
         }
 
-    # What differs between the backends
-
-    def check_request(self, index: int, body: bytes) -> None:  # noqa: B027 - most have no more rules
-        """Check the request of an input before it is stored."""
-
-    @abstractmethod
-    def check_folder(self, manifest: Manifest | None, path: object) -> None:
-        """Reject the folder of a job that this service cannot continue, or a new job."""
-
-    @abstractmethod
-    def check_name(self, name: str) -> None:
-        """Reject a name that is not one of a job of this service."""
-
-    @abstractmethod
-    def upload(self, folder: Folder, part: JobPart, display_name: str) -> JobPart:
-        """Put the requests of a part where the service reads them, and return the part with it."""
-
-    @abstractmethod
-    def render(self, folder: Folder, part: JobPart, display_name: str) -> bytes:
-        """Render the request that creates the job of a part."""
-
-    @abstractmethod
-    def render_line(self, index: int, request: JsonObject) -> JsonObject:
-        """Return the line of a request as it is sent, for a preview."""
-
-    @abstractmethod
-    def write_results(
-        self, folder: Folder, part: JobPart, report: JobReport, target: BinaryIO
-    ) -> None:
-        """Write the results of a job that has ended as lines with keys.
-
-        Raises:
-            GeminiNotFoundError, GeminiPermissionError: They cannot be read, perhaps not yet.
-        """
-
-    @abstractmethod
-    def delete_files(self, part: JobPart) -> None:
-        """Delete the files of a part at the service, if they exist."""
+    def check_request(self, line: tuple[int, bytes]) -> tuple[int, bytes]:
+        """Return an input's number and request, which are about to be stored."""
+        return line
 
     @abstractmethod
     def _create(self, sdk: SdkClient) -> object:
@@ -174,7 +154,27 @@ class BatchService(ABC):
     def _parse_job(self, job: JsonObject) -> JobReport:
         """Read what the API says about a job."""
 
-    # What they share
+    @abstractmethod
+    def _copy_results(
+        self, folder: Folder, part: JobPart, report: JobReport, target: BinaryIO
+    ) -> None:
+        """Write the results of a job that has ended as lines with keys."""
+
+    def write_results(
+        self, folder: Folder, part: JobPart, report: JobReport, target: BinaryIO
+    ) -> None:
+        """Write the results of a job that has ended as lines with keys; again after a failure.
+
+        Raises:
+            GeminiNotFoundError, GeminiPermissionError: They cannot be read, perhaps not yet.
+        """
+
+        def attempt() -> None:
+            target.seek(0)
+            target.truncate()
+            self._copy_results(folder, part, report, target)
+
+        self._retries.call(attempt)
 
     def create(self, batch: bytes, display_name: str, *, may_exist: bool) -> JobReport:
         """Create a job, unless it exists already.
@@ -267,9 +267,7 @@ class DeveloperService(BatchService):
     """Batch jobs of the Gemini Developer API: requests inline or in an uploaded file.
 
     Args:
-        client: Sends the requests.
-        template: A request with the options of the job.
-        retries: Which failures are retried.
+        source: The model and its options.
         webhooks: The `webhookConfig` of the API.
     """
 
@@ -277,14 +275,8 @@ class DeveloperService(BatchService):
     """2 GB are documented for a file. A job with fewer requests loses less when it expires."""
     _jobs_field = "operations"
 
-    def __init__(
-        self,
-        client: GeminiClient,
-        template: RenderedRequest,
-        retries: RetryPolicy,
-        webhooks: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(client, template, retries)
+    def __init__(self, source: BatchSource, webhooks: Mapping[str, Any] | None) -> None:
+        super().__init__(source)
         self._webhooks = webhooks
 
     def check_folder(self, manifest: Manifest | None, path: object) -> None:
@@ -322,37 +314,30 @@ class DeveloperService(BatchService):
         if _is_inline(part):
             lines = b",".join(
                 b'{"request":%b,"metadata":{"key":"%d"}}' % (body, index)
-                for index, body in folder.read_requests(part.number)
+                for index, body in folder.read_requests(part)
             )
             source = b'{"requests":{"requests":[%b]}}' % lines
         else:
             source = encode_json({"fileName": part.file})
         return b'{"batch":%b,"inputConfig":%b}}' % (encode_json({**fields, **more})[:-1], source)
 
-    def render_line(self, index: int, request: JsonObject) -> JsonObject:
-        """Return `{"key": ..., "request": ...}`."""
-        return {"key": str(index), "request": request}
+    def render_line(self, index: int, body: bytes) -> bytes:
+        """Render `{"key": ..., "request": ...}`, as in the folder."""
+        return render_line(index, body)
 
-    def write_results(
+    def _copy_results(
         self,
         folder: Folder,  # noqa: ARG002
         part: JobPart,  # noqa: ARG002
         report: JobReport,
         target: BinaryIO,
     ) -> None:
-        """Download results, after a failure from their beginning; or write those in the report."""
+        """Write the results in the report, or download them."""
         if report.output is None:
             target.writelines(encode_json(item) + b"\n" for item in report.inline or ())
-            return
-        name = report.output
-
-        def attempt() -> None:
-            target.seek(0)
-            target.truncate()
+        else:
             # Not inside of `download`: a full disk is not a failed connection.
-            target.writelines(self._client.download(name, **self._options))
-
-        self._retries.call(attempt)
+            target.writelines(self._client.download(report.output, **self._options))
 
     def delete_files(self, part: JobPart) -> None:
         """Delete the uploaded requests. The API deletes the results with the job."""
@@ -371,9 +356,7 @@ class DeveloperService(BatchService):
     def _parse_job(self, job: JsonObject) -> JobReport:
         """Read the long-running operation that represents a job."""
         metadata = as_object(job.get("metadata"))
-        name = job.get("name") or metadata.get("name")
-        if not isinstance(name, str):
-            raise UnreadableResponseError("The API returned a batch job without a name.")
+        name = checked_name(job.get("name") or metadata.get("name"))
         output = as_object(job.get("response")) or as_object(metadata.get("output"))
         inline = as_object(output.get("inlinedResponses")).get("inlinedResponses")
         file = output.get("responsesFile")
@@ -403,3 +386,42 @@ def _is_inline(part: JobPart) -> bool:
 
 def _delete_file(sdk: SdkClient, name: str) -> object:
     return sdk.files.delete(name=name)
+
+
+def make_service(
+    source: BatchSource, webhooks: Mapping[str, Any] | None, storage: str | None
+) -> DeveloperService | VertexService:
+    """Return the service that a model uses, after checking the options that only one of them has.
+
+    Raises:
+        InvalidOptionError: An option is not valid, or belongs to the other backend.
+    """
+    if webhooks is not None:
+        _check_webhooks(webhooks)
+    if not source.client.settings.vertexai:
+        if storage is not None:
+            raise InvalidOptionError(
+                "storage is for Vertex AI: the Gemini Developer API keeps requests and results "
+                "itself. Leave it out, or make the model with vertexai=True."
+            )
+        return DeveloperService(source, webhooks)
+    if webhooks is not None:
+        raise InvalidOptionError(
+            "Batch jobs on Vertex AI have no webhooks. Leave them out; job.wait() and job.poll() "
+            "show the end of a job."
+        )
+    from langchain_gemini_tools.batch.vertex import VertexService
+
+    return VertexService(source, storage)
+
+
+def _check_webhooks(webhooks: Any) -> None:
+    """Reject what the API cannot receive. The values are not shown: an address may have a key."""
+    expected = "Pass one such as {'uris': [...]}."
+    if not isinstance(webhooks, Mapping):
+        kind = type(webhooks).__name__
+        raise InvalidOptionError(f"webhooks must be a dict, not {kind}. {expected}")
+    try:
+        encode_json({**webhooks})
+    except InvalidInputError:
+        raise InvalidOptionError(f"webhooks must be a dict of JSON values. {expected}") from None

@@ -26,6 +26,7 @@ from langchain_gemini_tools.batch.service import (
     BatchService,
     JobReport,
     as_object,
+    checked_name,
     parse_counts,
     parse_state,
 )
@@ -47,10 +48,9 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from langchain_gemini_tools.batch.folder import Folder, JobPart, Manifest
-    from langchain_gemini_tools.client import GeminiClient, SdkClient
+    from langchain_gemini_tools.batch.items import BatchSource
+    from langchain_gemini_tools.client import SdkClient
     from langchain_gemini_tools.facts.json_values import JsonObject
-    from langchain_gemini_tools.retry import RetryPolicy
-    from langchain_gemini_tools.wire.request import RenderedRequest
 
 
 logger = logging.getLogger(__name__)
@@ -73,9 +73,7 @@ class VertexService(BatchService):
     """Batch jobs of Vertex AI.
 
     Args:
-        client: Sends the requests about jobs.
-        template: A request with the options of the job.
-        retries: Which failures are retried.
+        source: The model and its options.
         storage: `gs://bucket/prefix`; None for a job that exists already.
     """
 
@@ -83,26 +81,20 @@ class VertexService(BatchService):
     """Documented: 200,000 requests, and 1 GB for a file."""
     _jobs_field = "batchPredictionJobs"
 
-    def __init__(
-        self,
-        client: GeminiClient,
-        template: RenderedRequest,
-        retries: RetryPolicy,
-        storage: str | None,
-    ) -> None:
-        super().__init__(client, template, retries)
-        if template.body.get("cachedContent"):
+    def __init__(self, source: BatchSource, storage: str | None) -> None:
+        super().__init__(source)
+        if source.template.body.get("cachedContent"):
             raise InvalidOptionError(
                 "Batch jobs on Vertex AI have no context caches. Use the model without "
                 "cached_content, or the Gemini Developer API."
             )
-        if template.invocation.tier_headers:
+        if source.template.invocation.tier_headers:
             raise InvalidOptionError(
                 "Batch jobs on Vertex AI have no service tiers. Leave service_tier out."
             )
         self._has_warned = False
         self.storage = _check_storage(storage) if storage is not None else None
-        self._bucket = _Bucket(client.settings.credentials)
+        self._bucket = _Bucket(source.client.settings.credentials)
         if self.storage:
             self._bucket.open(self.storage)  # before inputs are rendered
 
@@ -142,10 +134,11 @@ class VertexService(BatchService):
                 f"model with location={match['location']!r}."
             )
 
-    def check_request(self, index: int, body: bytes) -> None:
+    def check_request(self, line: tuple[int, bytes]) -> tuple[int, bytes]:
         """Warn of a request that the import is reported to reject, with the whole job."""
+        index, body = line
         if self._has_warned:
-            return
+            return line
         if found := next(_find_import_problems(decode_json(_importable(body))), None):
             self._has_warned = True
             logger.warning(
@@ -155,6 +148,7 @@ class VertexService(BatchService):
                 index,
                 found,
             )
+        return line
 
     # The files
 
@@ -166,8 +160,8 @@ class VertexService(BatchService):
 
         def write() -> None:
             with self._bucket.writing(url) as target:
-                for index, body in folder.read_requests(part.number):
-                    target.write(_render_line(index, body))
+                for index, body in folder.read_requests(part):
+                    target.write(self.render_line(index, body))
 
         self._retries.call(write)
         return replace(part, file=url)
@@ -188,24 +182,14 @@ class VertexService(BatchService):
             }
         )
 
-    def render_line(self, index: int, request: JsonObject) -> JsonObject:
-        """Return the line of a request as it is sent."""
-        line: JsonObject = json.loads(_render_line(index, encode_json(request, is_large=True)))
-        return line
+    def render_line(self, index: int, body: bytes) -> bytes:
+        """Render `{"custom_id": ..., "request": ...}`."""
+        return b'{"%b":"input-%d","request":%b}\n' % (_ID.encode(), index, _importable(body))
 
-    def write_results(
+    def _copy_results(
         self, folder: Folder, part: JobPart, report: JobReport, target: BinaryIO
     ) -> None:
         """Copy the results from the bucket, with our keys and without the requests."""
-
-        def copy() -> None:
-            target.seek(0)
-            target.truncate()
-            self._copy(folder, part, report, target)
-
-        self._retries.call(copy)
-
-    def _copy(self, folder: Folder, part: JobPart, report: JobReport, target: BinaryIO) -> None:
         files = self._bucket.find_predictions(report.output) if report.output else []
         if not files and report.state in SUCCESSFUL_STATES:
             raise GeminiNotFoundError(f"There are no predictions*.jsonl in {report.output}.")
@@ -249,9 +233,7 @@ class VertexService(BatchService):
         )
 
     def _parse_job(self, job: JsonObject) -> JobReport:
-        name = job.get("name")
-        if not isinstance(name, str):
-            raise UnreadableResponseError("The API returned a batch job without a name.")
+        name = checked_name(job.get("name"))
         output = as_object(job.get("outputInfo")).get("gcsOutputDirectory")
         if output is not None and not (isinstance(output, str) and _STORAGE.fullmatch(output)):
             # fsspec would read files of this machine, or of any server.
@@ -308,10 +290,6 @@ def _importable(body: bytes) -> bytes:
     return _NO_ARGUMENTS.sub(rb'"functionCall":{\1', body) if b'"args":{}' in body else body
 
 
-def _render_line(index: int, body: bytes) -> bytes:
-    return b'{"%b":"input-%d","request":%b}\n' % (_ID.encode(), index, _importable(body))
-
-
 class _Keys:
     """Finds the input of each line of the results, and renders the line with its number."""
 
@@ -343,7 +321,7 @@ class _Keys:
             return None
         if self._by_request is None:
             self._by_request = {}
-            for index, body in self._folder.read_requests(self._part.number):
+            for index, body in self._folder.read_requests(self._part):
                 self._by_request.setdefault(_digest(json.loads(body)), deque()).append(index)
         # Equal requests may get each other's response.
         waiting = self._by_request.get(_digest(line.get("request")))

@@ -2,48 +2,58 @@
 
 run.json               the id of the run, and its waves
 inputs.txt             a digest of each input, to compare with those of the next call
-waiting.tmp            the requests for the next wave; made again after a crash
 wave-00000/            one wave
   waiting.jsonl        which agent waits for which request
   0/                   the batch job of a model; see `folder.py`
 
 A wave exists once it is in `run.json`. Jobs are created after that, so a process that is killed
-leaves either no job or one that is found again.
+leaves either no job or one that is found again. The requests for the next wave are in a temporary
+database; after a crash, the agents make them again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
-import os
 import shutil
+import sqlite3
 import threading
 import uuid
+from abc import ABC, abstractmethod
+from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from itertools import count, groupby
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_gemini_tools.batch.agents import Wave
-from langchain_gemini_tools.batch.folder import Folder, RequestReader, ResultReader
-from langchain_gemini_tools.batch.items import Evaluator, Outcomes
+from langchain_gemini_tools.batch.folder import Folder
+from langchain_gemini_tools.batch.items import CONFIG_KEY
 from langchain_gemini_tools.batch.job import BatchJob
 from langchain_gemini_tools.batch.service import RESENT_STATES
-from langchain_gemini_tools.batch.worker import JobWorker
-from langchain_gemini_tools.errors import BatchJobError, GeminiNotFoundError, InvalidOptionError
+from langchain_gemini_tools.errors import BatchJobError, InvalidOptionError
 from langchain_gemini_tools.wire.metadata import parse_usage
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Iterator
+    from contextlib import ExitStack
     from pathlib import Path
     from typing import BinaryIO
 
-    from langchain_gemini_tools.batch.folder import Manifest
-    from langchain_gemini_tools.batch.inputs import BatchSource
-    from langchain_gemini_tools.batch.items import ItemOutcome
+    from langchain_core.runnables import RunnableConfig
+
+    from langchain_gemini_tools.batch.agents import RunOptions
+    from langchain_gemini_tools.batch.folder import JobPart, Manifest
+    from langchain_gemini_tools.batch.graph_runner import LoopBridge
+    from langchain_gemini_tools.batch.items import BatchSource, Offer
     from langchain_gemini_tools.facts.json_values import JsonObject
 
 
+FAST_COMMITS = "PRAGMA synchronous=NORMAL"
+"""A commit survives the end of the process. `flush_sqlite` makes it survive that of the machine."""
 _DIGEST_SIZE = 16
 _KINDS = {"agent": "LangGraph agent", "loop": "ToolLoop"}
 
@@ -57,16 +67,81 @@ class AgentRequest:
     model: str
     body: bytes
     call: list[str]
-    """Identifies the call of the model; see `agent_calls`."""
+    """Identifies the call of the model; see `ask_in_batches`."""
+    line: JsonObject | None = None
+    """The result, as the service returned it; None if there is none."""
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The result of a wave for one request."""
+class AgentStep:
+    """The state of an agent after a step: it waits, it has failed, or it is done."""
 
-    request: AgentRequest
-    line: JsonObject | None
-    """The result, as the service returned it; None if the job ended without one."""
+    requests: tuple[AgentRequest, ...] = ()
+    """The requests that it waits for, except for those of the current wave."""
+    interrupts: tuple[Any, ...] = ()
+    """The user's own interrupts."""
+    error: Exception | None = None
+    in_wave: tuple[str, ...] = ()
+    """The ids of the requests of the current wave that it waits for."""
+
+
+class Runner(ABC):
+    """Runs each of many agents from one call of its model to the next.
+
+    `GraphRunner` and `LoopRunner` are its two kinds.
+
+    Args:
+        agent: The agent.
+        options: The arguments of `run_in_batches`.
+        offer: Receives what sends requests.
+    """
+
+    kind: str
+    database: str
+    """The file with the state of the agents, in the folder of the run."""
+    bridge: LoopBridge | None = None
+    """In an async run of an agent with async methods, what runs it."""
+
+    def __init__(self, agent: Any, options: RunOptions, offer: Offer) -> None:
+        self.agent = agent
+        self.config: RunnableConfig = options["config"] or {}
+        self.offer = offer
+        self.session = uuid.uuid4().hex
+        """Differs between two runs of the program."""
+        self.run_id = ""
+        self.sent: set[int] = set()
+        """The agents that have waited for a wave."""
+        self.user_answers = dict(options["resume"] or {})
+        """Answers to the agents' own interrupts that were not passed to them yet."""
+
+    def configurable(self, asker: object) -> dict[str, Any]:
+        """Return the `configurable` values of an agent."""
+        return {**self.config.get("configurable", {}), CONFIG_KEY: asker}
+
+    def open_results(self, path: Path, stack: ExitStack) -> None:  # noqa: B027
+        """Prepare for code that reads the results later."""
+
+    @abstractmethod
+    def result(self, index: int) -> Any:
+        """Return what `invoke` would return."""
+
+    async def aresult(self, index: int) -> Any:
+        """Return the result, without blocking the event loop."""
+        return await asyncio.to_thread(self.result, index)
+
+
+def request_of(key: str, question: JsonObject) -> AgentRequest:
+    """Return the request that a question of a model is about."""
+    body = str(question["body"]).encode()
+    return AgentRequest(key, question["model"], body, list(question["call"]))
+
+
+def lost_state(where: str, index: int, remedy: str) -> InvalidOptionError:
+    """Return the error about the state of an agent that no longer exists."""
+    return InvalidOptionError(
+        f"{where} no state for input {index}, for which requests were sent before. {remedy} To "
+        "start again, use another path."
+    )
 
 
 @dataclass(frozen=True)
@@ -76,31 +151,18 @@ class _Run:
     is_complete: bool = False
     """Whether all inputs were seen."""
     waves: tuple[Wave, ...] = ()
-
-
-def _parse_run(stored: JsonObject) -> _Run:
-    waves = [Wave(**{**wave, "models": tuple(wave["models"])}) for wave in stored.pop("waves")]
-    return _Run(**stored, waves=tuple(waves))
-
-
-class _Unread(Outcomes):
-    """Outcomes of no input: the agents read the results, and send what follows in the next wave."""
-
-    def of(
-        self,
-        manifest: Manifest,  # noqa: ARG002
-        indexes: Iterable[int],  # noqa: ARG002
-    ) -> Iterator[tuple[int, ItemOutcome]]:
-        return iter(())
+    version: Literal[1] = 1
 
 
 class WaveJob(BatchJob[Any]):
-    """A batch job of rendered requests, whose results the agents read."""
+    """A batch job whose results the agents read. What follows from them is in the next wave."""
 
-    def __init__(self, source: BatchSource, path: Path, storage: str | None) -> None:
-        super().__init__(source, path, storage=storage)
-        outcomes = _Unread(self._folder, Evaluator(source.template, source.client))
-        self._worker = JobWorker(self._folder, self._service, outcomes)
+    def _follow_ups(
+        self,
+        manifest: Manifest,  # noqa: ARG002
+        part: JobPart,  # noqa: ARG002
+    ) -> Iterable[tuple[int, bytes]]:
+        return ()
 
 
 class Waves:
@@ -120,11 +182,8 @@ class Waves:
         self._run = _Run("", kind)
         self._digests: list[bytes] = []
         self._inputs: BinaryIO | None = None
-        self._pending: BinaryIO | None = None
-        self._pending_places: list[tuple[int, int]] = []
-        """The agent of each request for the next wave, and where the request is in the file."""
-        self._pending_models: dict[str, int] = {}
-        """The models of the requests for the next wave, and an agent that waits for each."""
+        self._pending: sqlite3.Connection
+        """The requests for the next wave."""
 
     @property
     def path(self) -> Path:
@@ -145,7 +204,10 @@ class Waves:
 
     def open(self) -> None:
         """Load the run, or begin one. The caller holds the lock of the folder until `close`."""
-        run = self.folder.load_state("run.json", _parse_run, "use another path.")
+        # "" is a temporary file, which SQLite deletes.
+        self._pending = sqlite3.connect("", check_same_thread=False, isolation_level=None)
+        self._pending.execute("CREATE TABLE pending (agent INTEGER, id, model, call, body BLOB)")
+        run = self.folder.load_state("run.json", _Run, "use another path.")
         if run is None:
             self._save(_Run(uuid.uuid4().hex, self._kind))
         else:
@@ -161,14 +223,12 @@ class Waves:
         lines = self._inputs.read().split(b"\n")
         self._digests = lines[:-1]
         self._inputs.truncate(sum(len(line) + 1 for line in self._digests))
-        self._pending = (self.path / "waiting.tmp").open("wb+")
 
     def close(self) -> None:
         """Close the files."""
-        for file in (self._inputs, self._pending):
-            if file:
-                file.close()
-        (self.path / "waiting.tmp").unlink(missing_ok=True)
+        self._pending.close()
+        if self._inputs:
+            self._inputs.close()
 
     def _save(self, run: _Run) -> None:
         self.folder.save_state("run.json", run)
@@ -214,36 +274,18 @@ class Waves:
 
     def add(self, agent: int, requests: Iterable[AgentRequest]) -> None:
         """Keep the requests that an agent waits for, for the next wave."""
+        rows = [(agent, each.id, each.model, json.dumps(each.call), each.body) for each in requests]
         with self._lock:
-            assert self._pending is not None  # noqa: S101 - the folder is open
-            self._pending.seek(0, os.SEEK_END)
-            for each in requests:
-                self._pending_places.append((agent, self._pending.tell()))
-                head = [agent, each.id, each.model, each.call]
-                self._pending.write(json.dumps(head).encode() + b"\n" + each.body + b"\n")
-                self._pending_models.setdefault(each.model, agent)
+            self._pending.executemany("INSERT INTO pending VALUES (?, ?, ?, ?, ?)", rows)
 
-    def _read_pending(self) -> Iterator[tuple[int, AgentRequest]]:
-        assert self._pending is not None  # noqa: S101 - the folder is open
-        # Sorted by agent, so that a repeated run sends the same.
-        for _, place in sorted(self._pending_places):
-            self._pending.seek(place)
-            agent, key, model, call = json.loads(self._pending.readline())
-            yield agent, AgentRequest(key, model, self._pending.readline().rstrip(b"\n"), call)
-
-    @property
-    def has_pending(self) -> bool:
-        """Whether an agent waits for the next wave."""
-        return bool(self._pending_models)
-
-    @property
     def pending_models(self) -> dict[str, int]:
-        """The models of the next wave, and the number of an agent that waits for each."""
-        return dict(self._pending_models)
+        """Return the models of the next wave, and the number of an agent that waits for each."""
+        query = "SELECT model, min(agent) FROM pending GROUP BY model ORDER BY model"
+        return dict(self._pending.execute(query))
 
     def pending_agents(self) -> set[int]:
         """Return the agents that wait for the next wave."""
-        return {agent for agent, _ in self._pending_places}
+        return {agent for (agent,) in self._pending.execute("SELECT agent FROM pending")}
 
     # Waves
 
@@ -254,65 +296,45 @@ class Waves:
 
     def begin(self, sources: dict[str, BatchSource]) -> Wave:
         """Make a wave of the requests that were added. Nothing is sent yet."""
-        number, models = len(self.waves), tuple(sorted(self._pending_models))
-        folder = Folder(self._wave_path(number))
-        folder.path.mkdir(parents=True)
-        count = 0
-        with folder.replacing("waiting.jsonl") as waiting:
-
-            def bodies(model: str) -> Iterator[bytes]:
-                for request in (each for _, each in self._read_pending() if each.model == model):
-                    yield request.body
-
-            for job, model in enumerate(models):
-                self._job(number, job, sources[model]).prepare(bodies(model))
-            places = dict.fromkeys(models, 0)
-            for agent, request in self._read_pending():
-                job, place = models.index(request.model), places[request.model]
-                places[request.model] += 1
-                entry = [agent, request.id, job, place, request.call]
+        number, models = len(self.waves), tuple(self.pending_models())
+        for job, model in enumerate(models):
+            # Sorted by agent, so that a repeated run sends the same.
+            query = "SELECT body FROM pending WHERE model = ? ORDER BY agent, rowid"
+            bodies = (body for (body,) in self._pending.execute(query, [model]))
+            self._job(number, job, sources[model]).prepare(bodies)
+        places = [count() for _ in models]
+        query = "SELECT agent, id, model, call FROM pending ORDER BY agent, rowid"
+        with Folder(self._wave_path(number)).replacing("waiting.jsonl") as waiting:
+            for agent, key, model, call in self._pending.execute(query):
+                job = models.index(model)
+                entry = [agent, key, job, next(places[job]), json.loads(call)]
                 waiting.write(json.dumps(entry).encode() + b"\n")
-                count += 1
-        wave = Wave(number, count, models)
+        wave = Wave(number, sum(map(next, places)), models)
         self._save(replace(self._run, waves=(*self.waves, wave)))
-        self._forget_pending()
+        self._pending.execute("DELETE FROM pending")
         return wave
 
-    def _forget_pending(self) -> None:
-        assert self._pending is not None  # noqa: S101 - the folder is open
-        self._pending.seek(0)
-        self._pending.truncate()
-        self._pending_places.clear()
-        self._pending_models.clear()
+    def unsent_models(self, wave: Wave) -> dict[str, int]:
+        """Return the models whose jobs have not ended, and the number of the job of each."""
+        return {
+            model: job
+            for job, model in enumerate(wave.models)
+            if (manifest := self._folder_of(wave, job).load()) and not manifest.is_collected
+        }
 
     def jobs(self, wave: Wave, sources: dict[str, BatchSource]) -> list[WaveJob]:
         """Return the batch jobs of a wave that have not ended, if their models are known."""
-        return [
-            self._job(wave.number, job, sources[model])
-            for job, model in enumerate(wave.models)
-            if model in sources and not self._is_collected(wave.number, job)
-        ]
-
-    def unsent_models(self, wave: Wave) -> list[str]:
-        """Return the models whose jobs have not ended."""
-        return [
-            model
-            for job, model in enumerate(wave.models)
-            if not self._is_collected(wave.number, job)
-        ]
-
-    def _is_collected(self, number: int, job: int) -> bool:
-        manifest = Folder(self._job_path(number, job)).load()
-        return manifest is None or manifest.is_collected
+        unsent = self.unsent_models(wave).items()
+        return [self._job(wave.number, job, sources[m]) for m, job in unsent if m in sources]
 
     def _job(self, number: int, job: int, source: BatchSource) -> WaveJob:
-        return WaveJob(source, self._job_path(number, job), self._storage)
+        return WaveJob(source, self._wave_path(number) / str(job), storage=self._storage)
 
     def _wave_path(self, number: int) -> Path:
         return self.path / f"wave-{number:05d}"
 
-    def _job_path(self, number: int, job: int) -> Path:
-        return self._wave_path(number) / str(job)
+    def _folder_of(self, wave: Wave, job: int) -> Folder:
+        return Folder(self._wave_path(wave.number) / str(job))
 
     def waiting(self, wave: Wave) -> Iterator[tuple[int, str, str]]:
         """Iterate over the agents of a wave, the ids of their requests, and their models."""
@@ -336,14 +358,23 @@ class Waves:
                         ) from error
                     yield [agent, key, job, place, call]
 
-    def answers(self, wave: Wave) -> Iterator[tuple[int, list[Answer]]]:
-        """Iterate over the agents of a wave and their answers."""
-        readers = [
-            _JobReader(Folder(self._job_path(wave.number, job)), model)
-            for job, model in enumerate(wave.models)
-        ]
+    def answers(self, wave: Wave) -> Iterator[tuple[int, list[AgentRequest]]]:
+        """Iterate over the agents of a wave and their requests, with what has come for them."""
+        folders = [self._folder_of(wave, job) for job in range(len(wave.models))]
+        manifests = [folder.load() for folder in folders]
+
+        def read(entry: list[Any]) -> AgentRequest:
+            _, key, job, place, call = entry
+            folder, manifest, model = folders[job], manifests[job], wave.models[job]
+            part = manifest.find_part(place) if manifest else None
+            if part is None or not part.is_collected:
+                return AgentRequest(key, model, b"", call)
+            if line := folder.results(part).read(place):
+                return AgentRequest(key, model, b"", call, line)
+            return AgentRequest(key, model, folder.first_request(part, place), call)
+
         for agent, entries in groupby(self._read_waiting(wave), key=lambda entry: entry[0]):
-            yield agent, [readers[job].read(key, place, c) for _, key, job, place, c in entries]
+            yield agent, [read(entry) for entry in entries]
 
     def end(self, wave: Wave) -> None:
         """Note that all answers of a wave were delivered to the agents."""
@@ -356,7 +387,7 @@ class Waves:
             BatchJobError: It did. Its agents still wait.
         """
         for job in range(len(wave.models)):
-            manifest = Folder(self._job_path(wave.number, job)).load()
+            manifest = self._folder_of(wave, job).load()
             for part in manifest.parts if manifest else ():
                 if part.state not in RESENT_STATES:
                     raise BatchJobError(
@@ -364,67 +395,43 @@ class Waves:
                         f"{part.reason}. Make the same call again to send its requests again."
                     )
 
-    def explain_gone(self, error: GeminiNotFoundError, wave: Wave) -> None:
-        """Add a note to the error about a job that does not exist: what to do."""
-        error.add_note(
+    def explain_gone(self, wave: Wave) -> str:
+        """Return what to do about a job that does not exist."""
+        return (
             f"To send its requests again, delete {self._wave_path(wave.number)} and make the same "
             "call again."
         )
-
-
-class _JobReader:
-    """Reads the requests and results of one job of a wave."""
-
-    def __init__(self, folder: Folder, model: str) -> None:
-        self._model = model
-        manifest = folder.load()
-        parts = manifest.parts if manifest else ()
-        self._requests = RequestReader(folder, parts)
-        self._parts = [(part, ResultReader(folder, part)) for part in parts if part.is_collected]
-
-    def read(self, key: str, place: int, call: list[str]) -> Answer:
-        """Return what the job has for the request at a place."""
-        for part, results in self._parts:
-            if part.covers(place):
-                line = results.read(place)
-                body = b"" if line else self._requests.read(place)
-                return Answer(AgentRequest(key, self._model, body, call), line)
-        return Answer(AgentRequest(key, self._model, b"", call), None)
 
 
 class Tally:
     """Counts the answers of a wave."""
 
     def __init__(self, wave: Wave) -> None:
-        self._wave = replace(
-            wave, answered=0, failed=0, input_tokens=0, output_tokens=0, dollars=None
-        )
+        self._wave = wave
+        self._counts: Counter[str] = Counter()
         self._dollars: Decimal | None = None
         self.is_fruitless = True
         """Whether no job has returned anything, not even an error."""
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answered: AgentRequest) -> None:
         """Count one answer."""
-        wave = self._wave
-        self.is_fruitless &= answer.line is None
-        response = (answer.line or {}).get("response")
+        self.is_fruitless &= answered.line is None
+        response = (answered.line or {}).get("response")
         if not isinstance(response, dict):
-            self._wave = replace(wave, failed=wave.failed + 1)
+            self._counts["failed"] += 1
             return
         usage: Any = parse_usage(response.get("usageMetadata") or {}) or {}
-        self._wave = replace(
-            wave,
-            answered=wave.answered + 1,
-            input_tokens=wave.input_tokens + usage.get("input_tokens", 0),
-            output_tokens=wave.output_tokens + usage.get("output_tokens", 0),
-        )
-        price = _price(usage, answer.request.model)
+        counted = {key: usage.get(key, 0) for key in ("input_tokens", "output_tokens")}
+        self._counts.update(answered=1, **counted)
+        price = _price(usage, answered.model)
         if price is not None:
             self._dollars = (self._dollars or Decimal(0)) + price
 
     def wave(self) -> Wave:
         """Return the wave with its counts."""
-        return replace(self._wave, dollars=None if self._dollars is None else str(self._dollars))
+        counts: dict[str, Any] = {**self._counts}
+        dollars = None if self._dollars is None else str(self._dollars)
+        return replace(self._wave, **counts, dollars=dollars)
 
 
 def _price(usage: JsonObject, model: str) -> Decimal | None:
@@ -433,3 +440,9 @@ def _price(usage: JsonObject, model: str) -> Decimal | None:
 
     cost = find_cost(usage, model, "google_genai", uses_server_tools=False)
     return None if cost.dollars is None else cost.dollars / 2
+
+
+def flush_sqlite(path: Path) -> None:
+    """Write all commits to the disk."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(FULL)")

@@ -56,17 +56,12 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.wire.invocation import Invocation
     from langchain_gemini_tools.wire.response import WrittenCalls
 
-_MISSING = {
-    "presence_penalty": "",
-    "frequency_penalty": "",
-    "response_logprobs": "",
-    "logprobs": "",
+_INSTEAD = {
     "thinking_budget": "Use reasoning_effort (thinking_level).",
     "media_resolution": "Set it on single files.",
-    "audio_timestamp": "",
     "speech_config": "The Interactions API spells it differently: send it in extra_body.",
 }
-"""Options that the API does not have, and what to do instead."""
+"""What to do instead of options that the API does not have."""
 
 _GENERATION = {
     "temperature": "temperature",
@@ -271,7 +266,7 @@ def _without_kept(messages: Sequence[BaseMessage], kept: KeptHistory) -> list[Ba
 def _check_options(invocation: Invocation) -> None:
     """Reject what the API does not have, before anything is rendered."""
     given = invocation.generation
-    for name, advice in _MISSING.items():
+    for name, advice in _INSTEAD.items():
         if given.get(name) is not None:
             raise _missing(name, advice)
     if given.get("n", 1) != 1:

@@ -283,66 +283,55 @@ def parse_usage(usage: gemini.JsonObject) -> gemini.JsonObject:
 
 def parse_grounding(steps: Iterable[Step]) -> gemini.JsonObject | None:
     """Return the citations of all texts, the queries and the search suggestions."""
-    grounding = _Grounding()
+    queries: list[Any] = []
+    suggestions: list[str] = []
+    texts: list[gemini.JsonObject] = []
     for step in steps:
-        grounding.add(step)
-    return grounding.metadata()
-
-
-class _Grounding:
-    """Collects what generateContent has in `groundingMetadata`."""
-
-    def __init__(self) -> None:
-        self._size = 0
-        """Bytes of the texts so far: indices count UTF-8 bytes (reported) of one text."""
-        self._sources: list[gemini.JsonObject] = []
-        self._supports: list[gemini.JsonObject] = []
-        self._queries: list[Any] = []
-        self._suggestions: list[str] = []
-
-    def add(self, step: Step) -> None:
         match step:
             case {"type": "model_output", "content": list(contents)}:
-                for content in contents:
-                    if isinstance(content, dict) and isinstance(content.get("text"), str):
-                        self._add_text(content)
-            case {"type": "google_search_call", "arguments": {"queries": list(queries)}}:
-                self._queries += queries
+                texts += [each for each in contents if _has_text(each)]
+            case {"type": "google_search_call", "arguments": {"queries": list(found)}}:
+                queries += found
             case {"type": "google_search_result", "result": list(results)}:
-                found = [item.get("search_suggestions") for item in results if _is_object(item)]
-                self._suggestions += [text for text in found if isinstance(text, str)]
+                for each in results:
+                    match each:
+                        case {"search_suggestions": str(text)}:
+                            suggestions.append(text)
+    sources, supports = _parse_citations(texts)
+    fields = {
+        "webSearchQueries": queries,
+        "searchEntryPoint": {"renderedContent": "".join(suggestions)} if suggestions else None,
+        "groundingChunks": sources,
+        "groundingSupports": supports,
+    }
+    return {key: value for key, value in fields.items() if value} or None
 
-    def _add_text(self, content: gemini.JsonObject) -> None:
+
+def _has_text(content: Any) -> bool:
+    return isinstance(content, dict) and isinstance(content.get("text"), str)
+
+
+def _parse_citations(texts: list[gemini.JsonObject]) -> tuple[list[Any], list[Any]]:
+    """Return the sources of texts, and which part of the joined texts each one supports."""
+    sources: list[Any] = []
+    supports: list[Any] = []
+    size = 0  # indices count UTF-8 bytes (reported) of one text
+    for content in texts:
         for note in as_list(content.get("annotations")):
-            if _is_object(note) and (source := _source(note)):
-                self._add_citation(note, source)
-        self._size += len(content["text"].encode("utf-8", "surrogatepass"))
-
-    def _add_citation(self, note: gemini.JsonObject, source: gemini.JsonObject) -> None:
-        if source not in self._sources:
-            self._sources.append(source)
-        start, end = note.get("start_index", 0), note.get("end_index")
-        if type(start) is int and type(end) is int:
-            segment = {"startIndex": start + self._size, "endIndex": end + self._size}
-            indices = [self._sources.index(source)]
-            self._supports.append({"segment": segment, "groundingChunkIndices": indices})
-
-    def metadata(self) -> gemini.JsonObject | None:
-        entry = {"renderedContent": "".join(self._suggestions)} if self._suggestions else None
-        fields = {
-            "webSearchQueries": self._queries,
-            "searchEntryPoint": entry,
-            "groundingChunks": self._sources,
-            "groundingSupports": self._supports,
-        }
-        return {key: value for key, value in fields.items() if value} or None
+            if (source := _source(note)) is None:
+                continue
+            if source not in sources:
+                sources.append(source)
+            start, end = note.get("start_index", 0), note.get("end_index")
+            if type(start) is int and type(end) is int:
+                segment = {"startIndex": start + size, "endIndex": end + size}
+                indices = [sources.index(source)]
+                supports.append({"segment": segment, "groundingChunkIndices": indices})
+        size += len(content["text"].encode("utf-8", "surrogatepass"))
+    return sources, supports
 
 
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-def _source(note: gemini.JsonObject) -> gemini.JsonObject | None:
+def _source(note: Any) -> gemini.JsonObject | None:
     match note:
         case {"type": "url_citation", "url": str(url)}:
             return {"web": {"uri": url, "title": note.get("title", "")}}

@@ -818,6 +818,58 @@ async def test_agents_run_on_an_event_loop(
     check_nothing_else(emulator)
 
 
+async def test_a_cancelled_async_run_stops_its_agents_and_frees_the_folder(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    started, ended = asyncio.Event(), list[str]()
+    is_slow = True
+
+    @tool
+    async def weather(city: str) -> str:
+        """Current weather in a city."""
+        started.set()
+        try:
+            if is_slow:
+                await asyncio.Event().wait()
+        finally:
+            ended.append(city)
+        return f"Sunny in {city}"
+
+    agent = create_agent(make_model(), [weather])
+    run = asyncio.ensure_future(arun_in_batches(agent, ASKED, path=tmp_path))
+    await asyncio.wait_for(started.wait(), 60)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert ended
+    is_slow = False
+    results = await arun_in_batches(agent, ASKED, path=tmp_path)
+    assert not results.errors
+    assert sent(emulator) == [3, 3]
+    check_nothing_else(emulator)
+
+
+async def test_an_async_run_that_waits_for_a_job_can_be_cancelled(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    emulator.batches.polls_until_done = 100_000
+    agent = create_agent(make_model(), [get_weather])
+    run = asyncio.ensure_future(arun_in_batches(agent, ASKED, path=tmp_path))
+    while not any(request.method == "GET" for request in emulator.requests):  # noqa: ASYNC110 - of another thread
+        await asyncio.sleep(0.01)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    for job in emulator.batches.jobs.values():
+        while len(job.states) > 1:
+            job.states.popleft()
+    emulator.batches.polls_until_done = 1
+    results = await arun_in_batches(agent, ASKED, path=tmp_path)
+    assert not results.errors
+    assert sent(emulator) == [3, 3]
+    check_nothing_else(emulator)
+
+
 async def test_an_async_run_goes_on_after_a_sync_one(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
@@ -929,8 +981,8 @@ def test_a_loop_whose_state_is_gone_is_not_sent_again(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
     run_in_batches(ToolLoop(make_model()), ["Hello"], path=tmp_path)
-    (tmp_path / "loops.jsonl").unlink()
-    with pytest.raises(errors.InvalidOptionError, match=r"loops\.jsonl has no state for input 0"):
+    (tmp_path / "loops.sqlite").unlink()
+    with pytest.raises(errors.InvalidOptionError, match=r"loops\.sqlite has no state for input 0"):
         run_in_batches(ToolLoop(make_model()), ["Hello"], path=tmp_path)
     assert sent(emulator) == [1]
 
@@ -969,7 +1021,7 @@ def test_tools_of_a_loop_that_have_ended_do_not_run_again(
     check_nothing_else(emulator)
 
 
-@pytest.mark.parametrize("name", ["loops.jsonl", "wave-00000/waiting.jsonl"])
+@pytest.mark.parametrize("name", ["loops.sqlite", "wave-00000/waiting.jsonl"])
 @pytest.mark.parametrize("content", [b"x\n", b"0 {\n", b"[0]\n", b"0 []\n"])
 def test_a_damaged_file_is_named(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path, name: str, content: bytes
