@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 # tool written by hand has, definitions stay definitions.
 _MAX_SUBSCHEMAS = 5_000
 
-_SENT = frozenset(name for name, row in KEYWORDS.items() if row.json_schema != "removed")
+_SENT = frozenset(name for name, row in KEYWORDS.items() if row.kind != "definitions")
 
 
 def clean_parameters(schema: Any) -> JsonSchema | None:
@@ -195,9 +195,9 @@ class _Cleaner:
         return cleaned
 
     def _clean_child(self, child: Child) -> JsonSchema | bool:
-        if child.keyword.nesting == "schema" and isinstance(child.schema, bool):
+        if child.keyword.value == "schema" and isinstance(child.schema, bool):
             return child.schema
-        return self._clean(child.schema, child.name if child.keyword.nesting == "map" else "")
+        return self._clean(child.schema, child.name if child.keyword.value == "schema map" else "")
 
     def _clean_reference(self, schema: JsonSchema) -> JsonSchema:
         beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}

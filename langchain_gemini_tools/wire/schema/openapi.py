@@ -56,22 +56,17 @@ def render_openapi_schema(schema: JsonSchema) -> JsonSchema:
     return _Renderer(definitions, 0, math.inf).render(schema)
 
 
-_WITH_MEANING = {"assertion", "applicator", "reference"}
-_WRITTEN_OUT = frozenset(
-    {"type", "enum", "properties", "required", "items", "anyOf", "oneOf", "$ref", "format"}
-)
-"""Keywords that the renderer reads, besides those with a field of their own name."""
-
-
 def find_keywords_without_field(schema: JsonSchema) -> list[str]:
     """Return the keywords of a schema that the Schema message can only describe in words."""
     found: set[str] = set()
     for part in subschemas(schema):
         for name, value in part.items():
-            keyword = KEYWORDS.get(name)
-            if keyword is None or keyword.kind not in _WITH_MEANING or isinstance(value, bool):
-                continue
-            if name not in _WRITTEN_OUT and not keyword.openapi:
+            has_meaning = name in KEYWORDS and KEYWORDS[name].kind in {"constraint", "reference"}
+            if (
+                has_meaning
+                and KEYWORDS[name].openapi in {"", "partly"}
+                and not isinstance(value, bool)
+            ):
                 found.add(name)
         if any(not isinstance(value, str) for value in part.get("enum") or ()):
             found.add("enum with values that are not text")
@@ -224,7 +219,8 @@ def _has_field(kind: str, name: str) -> bool:
 
 
 def _applies_to_choices(name: str) -> bool:
-    return name in KEYWORDS and KEYWORDS[name].applies_to_choices
+    keyword = KEYWORDS.get(name)
+    return keyword is not None and bool(keyword.openapi) and keyword.about != "same"
 
 
 def _is_null(schema: Any) -> bool:
@@ -346,7 +342,7 @@ def _is_stated(keyword: Keyword, schema: JsonSchema, branches: Sequence[JsonSche
         return "anyOf" not in schema
     if name == "additionalProperties" and not schema.get("properties"):
         return "anyOf" not in schema  # the property that stands for any key states it
-    if keyword.nesting == "schema" and (
+    if keyword.value == "schema" and (
         value is True or (value == {} and _describes_others(keyword))
     ):
         return True

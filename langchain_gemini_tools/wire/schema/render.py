@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 ALWAYS_GIVEN = "Always give this."
 """What the description of a property says that is required and sent as optional."""
 
-_WORDED = "|".join(name for name, row in KEYWORDS.items() if row.json_schema == "worded")
+_WORDED = "|".join(name for name, row in KEYWORDS.items() if row.sent == "worded")
 _TO_DESCRIBE = re.compile(rf'"(?:(?:{_WORDED})":|enum": \[[^"\d-])')
 """In the JSON of a schema: keywords to describe, and enums of neither strings nor numbers."""
 
@@ -117,7 +117,7 @@ def _describe_all(schema: Any, *, is_condition: bool) -> Any:
     if not is_condition:
         settle_limits(described)
     for keyword in keywords_in(described):
-        if keyword.json_schema != "worded" or (is_condition and keyword.kind != "annotation"):
+        if keyword.sent != "worded" or (is_condition and keyword.kind != "annotation"):
             continue
         if keyword.name == "examples":
             describe_examples(described)

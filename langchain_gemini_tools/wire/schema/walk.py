@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
@@ -17,7 +17,7 @@ from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, Keyword, keywords_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from langchain_gemini_tools.wire.shapes import JsonSchema
 
@@ -45,7 +45,7 @@ class Child(NamedTuple):
         return parent
 
 
-_NESTED = {name: row for name, row in KEYWORDS.items() if row.nesting != "none"}
+_NESTED = {name: row for name, row in KEYWORDS.items() if row.has_schemas}
 
 
 def children(schema: object) -> list[Child]:
@@ -59,11 +59,11 @@ def children(schema: object) -> list[Child]:
 
 
 def _children(keyword: Keyword, value: object) -> list[Child]:
-    if keyword.nesting == "schema":
+    if keyword.value == "schema":
         return [Child(value, keyword)]
-    if keyword.nesting == "list" and isinstance(value, list):
+    if keyword.value == "schemas" and isinstance(value, list):
         return [Child(item, keyword, str(index)) for index, item in enumerate(value)]
-    if keyword.nesting == "map" and isinstance(value, dict):
+    if keyword.value == "schema map" and isinstance(value, dict):
         return [Child(item, keyword, name) for name, item in value.items()]
     return []
 
@@ -81,12 +81,13 @@ def map_children(schema: Mapping[str, Any], change: Callable[[Child], Any]) -> J
 
 def map_value(keyword: Keyword, value: Any, change: Callable[[Child], Any]) -> Any:
     """Return the value of a keyword with every schema directly inside it changed."""
-    if keyword.nesting == "schema":
-        return change(Child(value, keyword))
-    if keyword.nesting == "list":
-        return [change(Child(item, keyword, str(n))) for n, item in enumerate(value)]
-    if keyword.nesting == "map":
-        return {name: change(Child(item, keyword, name)) for name, item in value.items()}
+    match keyword.value:
+        case "schema":
+            return change(Child(value, keyword))
+        case "schemas":
+            return [change(Child(item, keyword, str(n))) for n, item in enumerate(value)]
+        case "schema map":
+            return {name: change(Child(item, keyword, name)) for name, item in value.items()}
     return value
 
 
@@ -103,21 +104,12 @@ def subschemas(schema: object, *, with_definitions: bool = True) -> list[JsonSch
         part = pending.pop()
         if isinstance(part, dict):
             found.append(part)
-            inner: list[Any] = []
-            for name, value in part.items():
-                keyword = _NESTED.get(name)
-                if keyword and (with_definitions or keyword.kind != "definitions"):
-                    inner += _schemas(keyword, value)
-            pending += reversed(inner)
+            pending += [
+                child.schema
+                for child in reversed(children(part))
+                if with_definitions or child.keyword.kind != "definitions"
+            ]
     return found
-
-
-def _schemas(keyword: Keyword, value: object) -> Iterable[Any]:
-    if keyword.nesting == "schema":
-        return (value,)
-    if keyword.nesting == "list":
-        return value if isinstance(value, list) else ()
-    return value.values() if isinstance(value, dict) else ()
 
 
 def pointers(schema: object, start: str = "") -> Iterator[tuple[str, JsonSchema]]:
@@ -126,38 +118,32 @@ def pointers(schema: object, start: str = "") -> Iterator[tuple[str, JsonSchema]
         yield start, schema
     for child in children(schema):
         pointer = f"{start}/{child.keyword.name}"
-        if child.keyword.nesting != "schema":
+        if child.keyword.value != "schema":
             pointer += "/" + child.name.replace("~", "~0").replace("/", "~1").replace("%", "%25")
         yield from pointers(child.schema, pointer)
 
 
-def same_value(schema: object, definitions: Mapping[str, Any]) -> Iterator[JsonSchema]:
+def same_value(
+    schema: object, definitions: Mapping[str, Any], followed: set[str] | None = None
+) -> Iterator[JsonSchema]:
     """Iterate over a cleaned schema and every schema inside it that describes the same value.
 
     Args:
         schema: The schema.
         definitions: The definitions that it may refer to; each is visited once.
+        followed: Definitions that were visited already.
     """
-    return _same_value(schema, definitions, set())
-
-
-def _same_value(
-    schema: object, definitions: Mapping[str, Any], followed: set[str]
-) -> Iterator[JsonSchema]:
     if not isinstance(schema, dict):
         return
     yield schema
-    inner: list[Any] = []
-    for name, value in schema.items():
-        keyword = _NESTED.get(name)
-        if keyword and keyword.about == "same":
-            inner += _schemas(keyword, value)
+    inner = [child.schema for child in children(schema) if child.keyword.about == "same"]
+    followed = set() if followed is None else followed
     definition = definition_name(schema)
     if definition in definitions and definition not in followed:
         followed.add(definition)
         inner.append(definitions[definition])
     for each in inner:
-        yield from _same_value(each, definitions, followed)
+        yield from same_value(each, definitions, followed)
 
 
 def definition_name(schema: Mapping[str, Any]) -> str:
@@ -176,6 +162,8 @@ class Part:
     described: frozenset[str] | None = None
     """The keys that this schema, or one about the same object, describes; None where any key is
     described, or none is required."""
+    definition: str = ""
+    """The definition that it is, if a reference led to it."""
 
     @property
     def undescribed(self) -> list[str]:
@@ -185,48 +173,36 @@ class Part:
         return sorted({*self.schema.get("required", ())} - self.described)
 
 
-def parts(schema: Mapping[str, Any]) -> Iterator[Part]:
+def parts(schema: JsonSchema) -> Iterator[Part]:
     """Iterate over the parts of a cleaned schema; a definition is where it is first referred to."""
-    return _PartWalk(schema.get("$defs") or {}).enter(schema, "", 0)
+    definitions = schema.get("$defs") or {}
+    return _parts(Part(schema, described=_described_keys(schema, definitions)), definitions, set())
 
 
-def definition_paths(schema: Mapping[str, Any]) -> dict[str, str]:
-    """Return the path at which each definition of a cleaned schema is first referred to."""
-    walk = _PartWalk(schema.get("$defs") or {})
-    for _ in walk.enter(schema, "", 0):
-        pass
-    return walk.paths
+def _parts(part: Part, definitions: Mapping[str, Any], entered: set[str]) -> Iterator[Part]:
+    yield part
+    inner: list[Part] = []
+    for keyword in keywords_in(part.schema):
+        if keyword.kind != "definitions":
+            for child in _children(keyword, part.schema[keyword.name]):
+                inner += _inner_part(child, part, definitions)
+    for each in inner:
+        yield from _parts(each, definitions, entered)
+    definition = definition_name(part.schema)
+    if definition in definitions and definition not in entered:
+        entered.add(definition)
+        found = replace(part, schema=definitions[definition], definition=definition)
+        yield from _parts(found, definitions, entered)
 
 
-@dataclass
-class _PartWalk:
-    definitions: Mapping[str, Any]
-    paths: dict[str, str] = field(default_factory=dict)
-
-    def enter(self, schema: object, path: str, depth: int) -> Iterator[Part]:
-        """Start with a schema that describes another value than the one around it."""
-        if isinstance(schema, dict):
-            described = _described_keys(schema, self.definitions)
-            yield from self._walk(Part(schema, path, depth, described))
-
-    def _walk(self, part: Part) -> Iterator[Part]:
-        yield part
-        for keyword in keywords_in(part.schema):
-            if keyword.kind != "definitions":
-                for child in _children(keyword, part.schema[keyword.name]):
-                    yield from self._child(child, part)
-        definition = definition_name(part.schema)
-        if definition in self.definitions and definition not in self.paths:
-            self.paths[definition] = part.path
-            yield from self._walk(replace(part, schema=self.definitions[definition]))
-
-    def _child(self, child: Child, parent: Part) -> Iterator[Part]:
-        depth = parent.depth + 1
-        if child.keyword.about != "same":
-            yield from self.enter(child.schema, child.place(parent.path), depth)
-        elif isinstance(child.schema, dict):
-            described = None if child.keyword.is_condition else parent.described
-            yield from self._walk(Part(child.schema, parent.path, depth, described))
+def _inner_part(child: Child, parent: Part, definitions: Mapping[str, Any]) -> list[Part]:
+    if not isinstance(child.schema, dict):
+        return []
+    if child.keyword.about != "same":
+        described = _described_keys(child.schema, definitions)
+    else:
+        described = None if child.keyword.is_condition else parent.described
+    return [Part(child.schema, child.place(parent.path), parent.depth + 1, described)]
 
 
 def _described_keys(schema: JsonSchema, definitions: Mapping[str, Any]) -> frozenset[str] | None:
@@ -268,14 +244,13 @@ def leads_to_schema(document: Mapping[str, Any], reference: str) -> bool:
     is_schema = True  # not a list or an object of schemas
     for key in _keys(reference[1:]):
         keyword = KEYWORDS.get(key) or KEYWORDS.get(f"${key}")  # `#/defs/...`
-        nesting = keyword.nesting if keyword else "none"
-        if is_schema and nesting == "none":
+        if is_schema and not (keyword and keyword.has_schemas):
             return False
         try:
             node = _step(node, key, reference)
         except InvalidToolError:
             return False
-        is_schema = not is_schema or nesting == "schema"
+        is_schema = not is_schema or (keyword is not None and keyword.value == "schema")
     return is_schema and isinstance(node, (dict, bool))
 
 

@@ -179,10 +179,9 @@ def _is_mapping_of_names(value: object) -> bool:
     # Loads what is known about schemas, which a call without tools never needs.
     from langchain_gemini_tools.wire.schema.keywords import KEYWORDS
 
-    nesting = {KEYWORDS[name].nesting if name in KEYWORDS else "none" for name in value}
-    return (
-        "map" not in nesting and bool(nesting - {"schema"}) and all(map(_describes, value.values()))
-    )
+    contained = {KEYWORDS[name].value if name in KEYWORDS else "any" for name in value}
+    is_mapping = "schema map" not in contained and contained != {"schema"}
+    return bool(value) and is_mapping and all(map(_describes, value.values()))
 
 
 def _describes(value: object) -> bool:

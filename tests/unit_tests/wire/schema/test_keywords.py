@@ -87,8 +87,7 @@ def changed() -> Iterator[Changed]:
 
 def test_a_new_row_for_an_assertion_is_honoured_everywhere(changed: Changed) -> None:
     row = (
-        'Keyword("digits", "assertion", "number", is_checked_by_lint=True, '
-        'wording="Digits: {}.", prompt="{} digits")'
+        'Keyword("digits", "number", sent="unreliable", wording="Digits: {}.", prompt="{} digits")'
     )
     given = {"type": "string", "digits": 4}
     assert changed("", given) == {
@@ -108,10 +107,7 @@ def test_a_new_row_for_an_assertion_is_honoured_everywhere(changed: Changed) -> 
 
 
 def test_a_row_decides_in_which_form_a_keyword_is_sent(changed: Changed) -> None:
-    row = (
-        'Keyword("digits", "assertion", "number", json_schema="worded", openapi=("STRING",), '
-        'wording="Digits: {}.")'
-    )
+    row = 'Keyword("digits", "number", sent="worded", openapi=("STRING",), wording="Digits: {}.")'
     assert changed(f"_ROWS += ({row},)", {"type": "string", "digits": 4}) == {
         "clean": {"type": "string", "digits": 4},
         "json_schema": {"type": "string", "description": "Digits: 4."},
@@ -122,7 +118,7 @@ def test_a_row_decides_in_which_form_a_keyword_is_sent(changed: Changed) -> None
 
 
 def test_a_new_row_for_an_applicator_is_walked_into(changed: Changed) -> None:
-    row = 'Keyword("each", "applicator", nesting="map", about="property")'
+    row = 'Keyword("each", "schema map", "property")'
     given = {
         "type": "object",
         "each": {"a": {"const": 1}, "b": {"$ref": "#b"}},
