@@ -182,11 +182,13 @@ def _read(schema: object, place: str = "") -> JsonSchema | bool:
             continue
         if name != key and name in schema:
             continue
+        if name == "required" and isinstance(value, bool):
+            continue  # about the property as a whole: see `_lift_required`
         if keyword is None:
             _read_other_drafts(read, name, value, place)
         else:
             _read_keyword(read, keyword, value, place)
-    _lift_required(read)
+    _lift_required(read, schema.get("properties"))
     # Until draft 2019-09 it describes the items after a tuple, and means nothing without one.
     others = read.pop("additionalItems", None)
     if others is not None and "prefixItems" in read:
@@ -194,12 +196,12 @@ def _read(schema: object, place: str = "") -> JsonSchema | bool:
     return read
 
 
-def _lift_required(read: JsonSchema) -> None:
+def _lift_required(read: JsonSchema, properties: object) -> None:
     # Draft 3, and a common slip: `required: true` inside a property instead of the object's list.
-    for name, item in (read.get("properties") or {}).items():
-        is_flag = isinstance(item, dict) and isinstance(item.get("required"), bool)
-        if is_flag and item.pop("required") and name not in read.get("required", []):
-            read["required"] = [*read.get("required", []), name]
+    for name, item in properties.items() if isinstance(properties, Mapping) else ():
+        if isinstance(item, Mapping) and item.get("required") is True:
+            names = read.setdefault("required", [])
+            names += [] if name in names else [str(name)]
 
 
 def _read_keyword(read: JsonSchema, keyword: Keyword, value: Any, place: str) -> None:

@@ -217,8 +217,8 @@ def _merge_into(schema: JsonSchema, part: JsonSchema) -> bool:
 
 def _drop_empty_required(schema: JsonSchema) -> None:
     """An empty list requires nothing, and draft 4 forbids it."""
-    if not isinstance(schema.get("required", ""), list) or not schema["required"]:
-        schema.pop("required", None)
+    if not schema.get("required", True):
+        del schema["required"]
 
 
 RULES: tuple[Callable[[JsonSchema], None], ...] = (
