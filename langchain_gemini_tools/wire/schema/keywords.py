@@ -289,7 +289,7 @@ def constraints(schema: Mapping[str, Any]) -> JsonSchema:
     }
 
 
-def say(keyword: Keyword, value: object) -> str:
+def say(keyword: Keyword, value: Any) -> str:
     """Return the sentence that states a keyword in a description.
 
     Args:
@@ -298,7 +298,8 @@ def say(keyword: Keyword, value: object) -> str:
     """
     if "{}" not in keyword.wording:
         return keyword.wording if value is True else ""
-    return keyword.wording.format(write(value))
+    values = value if keyword.names == "values" else [value]
+    return keyword.wording.format(", ".join(map(write, values)))
 
 
 def write(value: object) -> str:

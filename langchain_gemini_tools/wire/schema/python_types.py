@@ -9,9 +9,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import re
 import sys
 import types
 import typing
+from collections.abc import Mapping
 from types import EllipsisType
 from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
@@ -28,7 +30,7 @@ from typing_extensions import is_typeddict
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.read import KnownSchema
-from langchain_gemini_tools.wire.tools.dialects import Specification
+from langchain_gemini_tools.wire.tools.bind import Specification, instance_error
 
 if typing.TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -63,20 +65,47 @@ def is_plain_type(value: object) -> bool:
     return is_type and not is_described_class(value)
 
 
-def type_schema(annotation: Any) -> JsonSchema:
-    """Return the JSON schema of a plain type.
+def plain_schema(schema: Any) -> Mapping[str, Any] | bool:
+    """Return the schema of a type or an SDK object as a dict; a dict as it is.
 
     Raises:
-        InvalidToolError: JSON cannot express the type.
+        InvalidToolError: It is not a schema, or JSON cannot express the type.
     """
+    if is_described_class(schema):
+        return {key: value for key, value in class_schema(schema).items() if key != "title"}
+    if not isinstance(schema, type) and callable(getattr(schema, "model_dump", None)):
+        if not hasattr(schema, "properties"):
+            raise instance_error(schema)
+        dumped: JsonSchema = schema.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return dumped  # the SDK's `types.Schema`
+    if isinstance(schema, (Mapping, bool)):
+        return schema
+    if not is_plain_type(schema):
+        raise InvalidToolError(
+            f"{schema!r} is not a schema. Pass a dict, a Pydantic class or a TypedDict."
+        )
     try:
-        schema = TypeAdapter(annotation).json_schema()
+        described = TypeAdapter(schema).json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError) as error:
         raise InvalidToolError(
-            f"{annotation!r} is not a schema: {_reason(error)}. Use a Pydantic class, a TypedDict, "
+            f"{schema!r} is not a schema: {_reason(error)}. Use a Pydantic class, a TypedDict, "
             "a dataclass or a JSON schema."
         ) from error
-    return {key: value for key, value in schema.items() if key != "title"}
+    return {key: value for key, value in described.items() if key != "title"}
+
+
+def is_generated_title(title: Any, name: str) -> bool:
+    """Return whether a title only repeats the name of its property or definition.
+
+    Pydantic writes `page_size` as "Page Size", and a class as its name; a definition's key is the
+    name of the class, with its module before it where two classes have the same name.
+    """
+    if not isinstance(title, str) or not name:
+        return False
+    if title in (name, name.title().replace("_", " ").strip()):
+        return True
+    key = re.sub(r"[^A-Za-z0-9.\-_]", "_", title)  # `Box[int]` is defined as `Box_int_`
+    return name == key or name.endswith(f"__{key}")
 
 
 def _reason(error: Exception) -> str:
@@ -335,7 +364,7 @@ def _add_descriptions(definition: JsonSchema, cls: type) -> None:
     if docstring.description:
         definition["description"] = docstring.description
     for name, field in definition["properties"].items():
-        match _annotations(hints.get(name)):
+        match tuple(getattr(_bare(hints.get(name)), "__metadata__", ())):
             case (str() as description,) | (EllipsisType(), str() as description):
                 field.setdefault("description", description)
             case (default, str() as description) if not isinstance(default, FieldInfo):
@@ -346,10 +375,6 @@ def _add_descriptions(definition: JsonSchema, cls: type) -> None:
         argument = docstring.parameters["properties"].get(name, {})
         if "description" in argument:
             field.setdefault("description", argument["description"])
-
-
-def _annotations(hint: object) -> tuple[Any, ...]:
-    return tuple(getattr(_bare(hint), "__metadata__", ()))
 
 
 def _read_docstring(cls: type, fields: Iterable[str]) -> Specification:

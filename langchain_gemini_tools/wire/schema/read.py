@@ -10,10 +10,10 @@ the API only says "Request contains an invalid argument".
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -220,7 +220,8 @@ def _read_keyword(read: JsonSchema, keyword: Keyword, value: Any, place: str) ->
     elif keyword.value == "count":
         read[keyword.name] = _read_count(keyword.name, value, place)
     elif keyword.name == "default":
-        _read_default(read, value)
+        with suppress(InvalidToolError):  # what JSON cannot express, the model cannot write either
+            read["default"] = plain_json(value)
     else:
         read[keyword.name] = plain_json(value)
 
@@ -318,13 +319,6 @@ def _read_type(read: JsonSchema, value: Any, place: str) -> None:
         read["type"] = names if isinstance(value, list) else names[0]
 
 
-def _read_default(read: JsonSchema, value: object) -> None:
-    try:
-        read["default"] = plain_json(value)
-    except InvalidToolError:
-        return  # JSON cannot express it, so the model could not write it either
-
-
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
@@ -343,11 +337,6 @@ def plain_json(value: object) -> Any:
             return [plain_json(item) for item in value]
         case AbstractSet():
             return sorted((plain_json(item) for item in value), key=repr)
-        case _:
-            return _jsonable(value)
-
-
-def _jsonable(value: object) -> Any:
     try:
         return to_jsonable_python(value, inf_nan_mode="constants")
     except (PydanticSerializationError, ValueError) as error:
@@ -358,31 +347,15 @@ class KnownSchema(dict[str, Any]):
     """A schema that is read once and never changed: that of a class or of a function."""
 
     @cached_property
-    def text(self) -> str | None:
-        """See `schema_text`."""
-        return _text(self)
+    def text(self) -> str:
+        """Its JSON."""
+        return json.dumps(self)
 
 
-def schema_text(schema: object) -> str | None:
-    """Return a schema's JSON; None where it contains more than JSON, such as a default object."""
-    return schema.text if isinstance(schema, KnownSchema) else _text(schema)
+def schema_text(schema: object) -> str:
+    """Return a schema's JSON.
 
-
-def _text(schema: object) -> str | None:
-    try:
-        return json.dumps(schema)
-    except (TypeError, ValueError):
-        return None
-
-
-def is_finite(value: object) -> bool:
-    """Return whether JSON can express every number in a value."""
-    match value:
-        case float():
-            return math.isfinite(value)
-        case dict():
-            return all(map(is_finite, value.values()))
-        case list():
-            return all(map(is_finite, value))
-        case _:
-            return True
+    Raises:
+        TypeError, ValueError: It contains more than JSON, such as a default object.
+    """
+    return schema.text if isinstance(schema, KnownSchema) else json.dumps(schema)

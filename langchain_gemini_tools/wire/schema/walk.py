@@ -1,4 +1,4 @@
-"""Walks over JSON schemas: what is inside them, and where their references lead.
+"""Walks over JSON schemas: what is inside them, where references lead, and which lead back.
 
 A property may be called `$ref`, `items` or `type`, and an `enum`, a `default` or an example may
 contain anything that looks like a schema. Every walk therefore goes through these functions, which
@@ -7,6 +7,7 @@ follow the nesting of each keyword in the table and nothing else.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -146,6 +147,10 @@ def same_value(
         yield from same_value(each, definitions, followed)
 
 
+class TooLargeError(Exception):
+    """Writing the references of a schema out made it too large."""
+
+
 def definition_name(schema: Mapping[str, Any]) -> str:
     """Return the definition that a cleaned schema refers to, "" if it refers to none."""
     return str(schema.get("$ref", "")).rpartition("/")[2]
@@ -274,7 +279,7 @@ def references(schema: object) -> list[JsonSchema]:
     return [part for part in parts if isinstance(part.get("$ref"), str)]
 
 
-def reference_graph(document: JsonSchema) -> dict[str, set[str]]:
+def reference_graph(document: Any) -> dict[str, set[str]]:
     """Return, for every reference that the document follows, the references in its target."""
     graph: dict[str, set[str]] = {}
     pending = [part["$ref"] for part in references(document)]
@@ -341,3 +346,96 @@ def needed_properties(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def needed_items(schema: Mapping[str, Any]) -> list[Any]:
     """Return schemas of items that an array cannot do without; `items` is listed once."""
     return [*schema.get("prefixItems", ()), schema.get("items")][: schema.get("minItems", 0)]
+
+
+ALWAYS_GIVEN = "Always give this."
+"""What the description of a property says that is required and sent as optional."""
+
+
+class _Step(NamedTuple):
+    """One definition needs another one, by a required property or directly."""
+
+    source: str
+    target: str
+    owner: JsonSchema
+    """The schema that requires the property; empty if there is none."""
+    name: str
+    """The property."""
+
+
+def loosen_loops(schema: JsonSchema) -> JsonSchema:
+    """Make optional what closes a loop of required properties between definitions.
+
+    The reference: "Cyclic references are unrolled to a limited degree and, as such, may only be
+    used within non-required properties. (Nullable properties are not sufficient.)" The error of the
+    API is milder: "ref loops are only supported if they include optional or nullable property
+    values, or a potentially-zero-length array items, but a ref loop of required fields was found at
+    $defs.And.left". A choice with another way out (`left: Leaf | And`) is rejected by both. So
+    where every way back to a definition is required, the property that closes the loop is sent as
+    optional, and its description says that it is not. An array that may be empty ends a loop.
+
+    This only concerns the JSON Schema form: prompts, and the Schema message, which has no
+    references, keep what the user required.
+
+    Returns:
+        A copy, or the schema itself if it has no such loop. What no finite value matches
+        stays: the lint reports it.
+    """
+    endless = set(endless_definitions(schema))
+    if not _steps_of_loops(schema.get("$defs") or {}, endless):
+        return schema
+    definitions: JsonSchema = copy.deepcopy(schema["$defs"])
+    for is_any_accepted in (False, True):  # first where the property itself offers another way out
+        for step in _steps_of_loops(definitions, endless):
+            if is_any_accepted or _offers_a_choice(step):
+                _loosen(step.owner, step.name)
+    return {**schema, "$defs": definitions}
+
+
+def _steps_of_loops(definitions: JsonSchema, endless: set[str]) -> list[_Step]:
+    steps = [
+        step
+        for source in definitions.keys() - endless
+        for step in _steps(source, definitions[source], {}, "")
+    ]
+    needs: dict[str, set[str]] = {}
+    for step in steps:
+        needs.setdefault(step.source, set()).add(step.target)
+    return [
+        step
+        for step in steps
+        if step.owner and step.source in {step.target, *reachable(needs, step.target)}
+    ]
+
+
+def _steps(source: str, schema: Any, owner: JsonSchema, name: str) -> Iterator[_Step]:
+    """Iterate over the definitions that a value of this schema needs, in any of its choices."""
+    if not isinstance(schema, dict):
+        return
+    if "$ref" in schema:
+        yield _Step(source, definition_name(schema), owner, name)
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        for choice in schema.get(keyword) or ():
+            yield from _steps(source, choice, owner, name)
+    for item in needed_items(schema):
+        yield from _steps(source, item, owner, name)
+    for needed, child in needed_properties(schema):
+        yield from _steps(source, child, schema, needed)
+
+
+def _offers_a_choice(step: _Step) -> bool:
+    schema = step.owner["properties"][step.name]
+    return len(schema.get("anyOf") or schema.get("oneOf") or ()) > 1
+
+
+def _loosen(owner: JsonSchema, name: str) -> None:
+    if name not in owner.get("required", ()):
+        return  # two ways lead through it
+    owner["required"].remove(name)
+    if not owner["required"]:
+        del owner["required"]
+    schema = owner["properties"][name]
+    if "$ref" in schema:  # nothing may stand beside it
+        schema = {"anyOf": [schema]}
+    description = f"{schema.get('description', '')} {ALWAYS_GIVEN}".lstrip()
+    owner["properties"][name] = {**schema, "description": description}

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Literal
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.json_values import snake
 from langchain_gemini_tools.wire.schema.keywords import Keyword, keywords_in
-from langchain_gemini_tools.wire.schema.render import loosen_loops, parameter_names
-from langchain_gemini_tools.wire.schema.walk import endless_definitions, parts
+from langchain_gemini_tools.wire.schema.walk import endless_definitions, loosen_loops, parts
 from langchain_gemini_tools.wire.tools.builtin import BUILTIN_TOOLS, builtin_tool
-from langchain_gemini_tools.wire.tools.tool import BEST_FORM, render_parameter_name
+from langchain_gemini_tools.wire.tools.tool import BEST_FORM, parameter_names, render_parameter_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

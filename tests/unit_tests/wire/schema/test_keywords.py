@@ -44,7 +44,7 @@ for line in sys.stdin:
     from langchain_gemini_tools import check_tools
     from langchain_gemini_tools.prompted.tool_arguments import describe_parameters
     from langchain_gemini_tools.wire.schema.clean import clean_schema
-    from langchain_gemini_tools.wire.schema.openapi import render_openapi_schema
+    from langchain_gemini_tools.wire.schema.render import render_openapi_schema
     from langchain_gemini_tools.wire.schema.render import render_json_schema
 
     parameters = {"type": "object", "properties": {"x": given}}
@@ -155,7 +155,7 @@ SAMPLED = {
 """What the sample arguments of a prompt observe, and `pattern` of jsonschema."""
 ELSEWHERE = {
     "prompted/tool_arguments.py": SAMPLED,
-    "wire/tools/dialects.py": {"allOf"},
+    "wire/tools/bind.py": {"allOf"},
 }
 
 
