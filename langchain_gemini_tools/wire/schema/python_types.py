@@ -42,6 +42,8 @@ _class_schemas: WeakKeyDictionary[type, KnownSchema] = WeakKeyDictionary()
 _argument_schemas: WeakKeyDictionary[type, KnownSchema] = WeakKeyDictionary()
 _functions: WeakKeyDictionary[Callable[..., Any], tuple[Any, Specification]] = WeakKeyDictionary()
 
+_MARKS = (typing.NotRequired, typing.Required)
+
 _SINGLE_INPUT: dict[str, Any] = {
     "type": "object",
     "properties": {"__arg1": {"type": "string"}},
@@ -311,13 +313,13 @@ def _for_pydantic(annotation: Any) -> Any:
     if is_typeddict(annotation):
         if type(annotation).__module__ != "typing" or sys.version_info >= (3, 12):
             return annotation
-        hints = typing.get_type_hints(annotation, include_extras=True)
-        fields = {
-            name: typing_extensions.NotRequired[_for_pydantic(_bare(hint))]
-            if _is_optional(name, hint, annotation)
-            else _for_pydantic(_bare(hint))
-            for name, hint in hints.items()
-        }
+        fields = typing.get_type_hints(annotation, include_extras=True)
+        for name, hint in fields.items():
+            # The class itself does not know which are required where annotations are strings.
+            is_marked = typing.get_origin(hint) in _MARKS
+            is_optional = name in annotation.__optional_keys__ and not is_marked
+            inner = _for_pydantic(hint)
+            fields[name] = typing.NotRequired[inner] if is_optional else inner
         made = typing_extensions.TypedDict(annotation.__name__, fields)  # type: ignore[misc]
         made.__doc__ = annotation.__doc__
         return made
@@ -331,18 +333,8 @@ def _for_pydantic(annotation: Any) -> Any:
     return typing.Union[replaced] if origin is types.UnionType else origin[replaced]  # noqa: UP007
 
 
-def _is_optional(name: str, hint: object, cls: Any) -> bool:
-    # The class itself does not know where annotations are strings.
-    match typing.get_origin(hint):
-        case typing.NotRequired:
-            return True
-        case typing.Required:
-            return False
-    return name in cls.__optional_keys__
-
-
 def _bare(hint: object) -> Any:
-    while typing.get_origin(hint) in {typing.NotRequired, typing.Required}:
+    while typing.get_origin(hint) in _MARKS:
         hint = typing.get_args(hint)[0]
     return hint
 
