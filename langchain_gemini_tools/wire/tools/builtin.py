@@ -293,7 +293,9 @@ def camel_keys(value: Any) -> Any:
     """Return a copy with every key in the spelling of the wire, except for the user's own keys."""
     if isinstance(value, Mapping):
         return {
-            camel(key): dict(item) if key in _USER_KEYS else camel_keys(item)
+            camel(key): dict(item)
+            if key in _USER_KEYS and isinstance(item, Mapping)
+            else camel_keys(item)
             for key, item in value.items()
         }
     return [camel_keys(item) for item in value] if isinstance(value, (list, tuple)) else value
