@@ -480,15 +480,11 @@ def _same_json(first: object, second: object) -> bool:
     return isinstance(first, bool) == isinstance(second, bool) and bool(first == second)
 
 
-def _union(first: list[str], second: list[str]) -> list[str]:
-    return [*first, *(name for name in second if name not in first)]
-
-
 _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "max": max,
     "min": min,
     "or": lambda first, second: first or second,
-    "union": _union,
+    "union": lambda first, second: [*first, *(name for name in second if name not in first)],
     "types": _common_types,
     "values": _common_values,
     "both": _both,

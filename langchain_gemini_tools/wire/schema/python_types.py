@@ -419,8 +419,9 @@ def _inspect_function(function: Callable[..., Any]) -> Specification:
             "arguments with types that have a JSON form."
         ) from error
     schema = arguments_schema(tool.args_schema)
-    description = tool.description if function.__doc__ else None
-    return Specification(tool.name, description, _without_self(function, schema))
+    if next(iter(inspect.signature(function).parameters), None) == "self":
+        schema = without_arguments(schema, {"self"})
+    return Specification(tool.name, tool.description if function.__doc__ else None, schema)
 
 
 def _as_tool(function: Callable[..., Any]) -> StructuredTool:
@@ -444,11 +445,6 @@ def _read_partial(function: functools.partial[Any]) -> Specification:
     return dataclasses.replace(
         whole, parameters=without_arguments(whole.parameters, {*given, *function.keywords})
     )
-
-
-def _without_self(function: Callable[..., Any], schema: JsonSchema) -> JsonSchema:
-    first = next(iter(inspect.signature(function).parameters), None)
-    return without_arguments(schema, {"self"}) if first == "self" else schema
 
 
 def without_arguments(schema: JsonSchema, names: Collection[str]) -> JsonSchema:

@@ -2,7 +2,7 @@
 
 A property may be called `$ref`, `items` or `type`, and an `enum`, a `default` or an example may
 contain anything that looks like a schema. Every walk therefore goes through these functions, which
-follow the nesting of each keyword in the table and nothing else.
+follow what the table says about each keyword and nothing else.
 """
 
 from __future__ import annotations
@@ -294,10 +294,10 @@ def reference_graph(document: Any) -> dict[str, set[str]]:
 
 def cyclic_references(graph: Mapping[str, set[str]]) -> frozenset[str]:
     """Return the references that lead back to themselves, and so cannot be written out."""
-    return frozenset(start for start in graph if start in reachable(graph, start))
+    return frozenset(start for start in graph if start in _reachable(graph, start))
 
 
-def reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
+def _reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
     """Return everything that a way of one step or more leads to."""
     seen: set[str] = set()
     pending = list(graph.get(start, ()))
@@ -326,9 +326,9 @@ def _can_end(schema: object, ends: set[str]) -> bool:
         return definition_name(schema) in ends
     match schema.get("type", "object"):
         case "object" | ["object"]:
-            needed = [each for _, each in needed_properties(schema)]
+            needed = [each for _, each in _needed_properties(schema)]
         case "array" | ["array"]:
-            needed = needed_items(schema)
+            needed = _needed_items(schema)
         case _:
             needed = []
     choices = schema.get("anyOf") or schema.get("oneOf") or [True]
@@ -337,19 +337,15 @@ def _can_end(schema: object, ends: set[str]) -> bool:
     )
 
 
-def needed_properties(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _needed_properties(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Iterate over the names and schemas of the required properties."""
     properties = schema.get("properties") or {}
     return ((name, properties[name]) for name in schema.get("required") or () if name in properties)
 
 
-def needed_items(schema: Mapping[str, Any]) -> list[Any]:
+def _needed_items(schema: Mapping[str, Any]) -> list[Any]:
     """Return schemas of items that an array cannot do without; `items` is listed once."""
     return [*schema.get("prefixItems", ()), schema.get("items")][: schema.get("minItems", 0)]
-
-
-ALWAYS_GIVEN = "Always give this."
-"""What the description of a property says that is required and sent as optional."""
 
 
 class _Step(NamedTuple):
@@ -404,7 +400,7 @@ def _steps_of_loops(definitions: JsonSchema, endless: set[str]) -> list[_Step]:
     return [
         step
         for step in steps
-        if step.owner and step.source in {step.target, *reachable(needs, step.target)}
+        if step.owner and step.source in {step.target, *_reachable(needs, step.target)}
     ]
 
 
@@ -417,9 +413,9 @@ def _steps(source: str, schema: Any, owner: JsonSchema, name: str) -> Iterator[_
     for keyword in ("anyOf", "oneOf", "allOf"):
         for choice in schema.get(keyword) or ():
             yield from _steps(source, choice, owner, name)
-    for item in needed_items(schema):
+    for item in _needed_items(schema):
         yield from _steps(source, item, owner, name)
-    for needed, child in needed_properties(schema):
+    for needed, child in _needed_properties(schema):
         yield from _steps(source, child, schema, needed)
 
 
@@ -431,11 +427,11 @@ def _offers_a_choice(step: _Step) -> bool:
 def _loosen(owner: JsonSchema, name: str) -> None:
     if name not in owner.get("required", ()):
         return  # two ways lead through it
-    owner["required"].remove(name)
+    owner["required"] = [other for other in owner["required"] if other != name]
     if not owner["required"]:
         del owner["required"]
     schema = owner["properties"][name]
     if "$ref" in schema:  # nothing may stand beside it
         schema = {"anyOf": [schema]}
-    description = f"{schema.get('description', '')} {ALWAYS_GIVEN}".lstrip()
+    description = f"{schema.get('description', '')} Always give this.".lstrip()
     owner["properties"][name] = {**schema, "description": description}

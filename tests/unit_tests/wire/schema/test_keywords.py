@@ -85,7 +85,7 @@ def changed() -> Iterator[Changed]:
         asked.close()
 
 
-def test_a_new_row_for_an_assertion_is_honoured_everywhere(changed: Changed) -> None:
+def test_a_new_row_for_a_constraint_is_honoured_everywhere(changed: Changed) -> None:
     row = (
         'Keyword("digits", "number", sent="unreliable", wording="Digits: {}.", prompt="{} digits")'
     )
@@ -117,7 +117,7 @@ def test_a_row_decides_in_which_form_a_keyword_is_sent(changed: Changed) -> None
     }
 
 
-def test_a_new_row_for_an_applicator_is_walked_into(changed: Changed) -> None:
+def test_a_new_row_for_a_keyword_with_schemas_is_walked_into(changed: Changed) -> None:
     row = 'Keyword("each", "schema map", "property")'
     given = {
         "type": "object",
