@@ -332,14 +332,20 @@ def settle_limits(schema: JsonSchema) -> None:
             schema[exclusive] = limit
 
 
+_MAY_SAY_NOTHING = frozenset({"minimum", "maximum", "deprecated", "examples", "required"})
+
+
 def _drop_what_says_nothing(schema: JsonSchema) -> None:
     """Drop infinite limits, `deprecated: false`, and examples and names that list nothing."""
-    for name, value in [*schema.items()]:
-        if (
-            (name in EXCLUSIVE.values() and not _is_finite(value))
-            or (name == "deprecated" and value is not True)
-            or (name in {"examples", "required"} and not (isinstance(value, list) and value))
-        ):
+    for name in schema.keys() & _MAY_SAY_NOTHING:
+        match name:
+            case "minimum" | "maximum":
+                says_nothing = not _is_finite(schema[name])
+            case "deprecated":
+                says_nothing = schema[name] is not True
+            case _:
+                says_nothing = not (isinstance(schema[name], list) and schema[name])
+        if says_nothing:
             del schema[name]
 
 

@@ -164,7 +164,7 @@ def _bind_function(specification: Specification) -> Tool:
 
     schemas = (specification.parameters, specification.response)
     try:
-        texts = [schema_text(None if each is None else plain_schema(each)) for each in schemas]
+        texts = ["null" if each is None else schema_text(plain_schema(each)) for each in schemas]
     except (InvalidToolError, RecursionError, TypeError, ValueError):
         return _clean(specification)  # rejects it, unless its values only are more than JSON
     if not isinstance(specification.description, str | None):
