@@ -233,9 +233,8 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
             tools: What `bind_tools` accepts; by default the bound tools.
             **kwargs: `tool_choice`, and options of the call.
         """
-        model, options = self.unwrap(kwargs)
-        bound = options.pop("tools", ())
-        return model.render_prompt(bound if tools is None else tools, **options)
+        model, options = self.unwrap(kwargs if tools is None else {**kwargs, "tools": tools})
+        return model.render_prompt(options.pop("tools", ()), **options)
 
     def prompt_overhead(
         self, tools: Sequence[Any] | None = None, *, exact: bool = False, **kwargs: Any
@@ -247,9 +246,8 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
             exact: Count tokens with the API instead of estimating four characters per token.
             **kwargs: `tool_choice`, and options of the call.
         """
-        model, options = self.unwrap(kwargs)
-        bound = options.pop("tools", ())
-        return model.prompt_overhead(bound if tools is None else tools, exact=exact, **options)
+        model, options = self.unwrap(kwargs if tools is None else {**kwargs, "tools": tools})
+        return model.prompt_overhead(options.pop("tools", ()), exact=exact, **options)
 
     def get_num_tokens(self, text: str) -> int:
         """Count the tokens of a text with the API. Bound tools are not counted.
@@ -271,11 +269,8 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
             tools: What `bind_tools` accepts; by default the bound tools.
             **kwargs: Options of the call.
         """
-        model, options = self.unwrap(kwargs)
-        bound = options.pop("tools", None)
-        return model.get_num_tokens_from_messages(
-            messages, bound if tools is None else tools, **options
-        )
+        model, options = self.unwrap(kwargs if tools is None else {**kwargs, "tools": tools})
+        return model.get_num_tokens_from_messages(messages, options.pop("tools", None), **options)
 
     def unwrap(self, kwargs: Mapping[str, Any]) -> tuple[ChatGemini, dict[str, Any]]:
         """Return the model and all options, also through the binding that `with_retry` adds.
@@ -291,11 +286,4 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
         return inner, options
 
     def _with_options(self, options: Mapping[str, Any]) -> GeminiBinding:
-        return type(self)(
-            bound=self.bound,
-            kwargs=options,
-            config=self.config,
-            config_factories=self.config_factories,
-            custom_input_type=self.custom_input_type,
-            custom_output_type=self.custom_output_type,
-        )
+        return self.model_copy(update={"kwargs": mark_bound(options)})

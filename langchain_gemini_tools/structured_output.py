@@ -6,10 +6,9 @@ import asyncio
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast, get_args
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, cast, get_args
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import LanguageModelInput
@@ -51,6 +50,8 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.chat_model import ChatGemini
     from langchain_gemini_tools.wire.invocation import Invocation
     from langchain_gemini_tools.wire.tools.tool import Tool
+
+    _Model: TypeAlias = ChatGemini | GeminiBinding
 
 
 class RawOutput(TypedDict, Generic[Parsed]):
@@ -141,7 +142,7 @@ class StructuredOutput(RunnableSequence[LanguageModelInput, Parsed]):
 
 
 def structured_output(
-    model: ChatGemini | GeminiBinding,
+    model: _Model,
     schema: object,
     method: Method | None,
     *,
@@ -164,15 +165,15 @@ def structured_output(
         parser = json_parser(None)
     else:
         binding, parser = _request_json(model, schema, method or "json_schema", kwargs)
-    first, last = _with_raw(binding, parser) if include_raw else (binding, parser)
-    return StructuredOutput(first=first, last=last)
+    if not include_raw:
+        return StructuredOutput(first=binding, last=parser)
+    beside_raw = _BesideRaw(parser)
+    last = RunnableGenerator(beside_raw.parse, beside_raw.aparse)
+    return StructuredOutput(first=RunnableParallel(raw=binding), last=last)
 
 
 def _force_call(
-    model: ChatGemini | GeminiBinding,
-    schema: object,
-    tool: Tool,
-    kwargs: Mapping[str, Any],
+    model: _Model, schema: object, tool: Tool, kwargs: Mapping[str, Any]
 ) -> tuple[GeminiBinding, Runnable[AIMessage, Any]]:
     bound = model.kwargs if isinstance(model, GeminiBinding) else {}
     _reject_other_tools({**bound, **kwargs})
@@ -187,10 +188,7 @@ def _force_call(
 
 
 def _request_json(
-    model: ChatGemini | GeminiBinding,
-    schema: object,
-    method: Method,
-    kwargs: Mapping[str, Any],
+    model: _Model, schema: object, method: Method, kwargs: Mapping[str, Any]
 ) -> tuple[GeminiBinding, Runnable[AIMessage, Any]]:
     form = clean_response_schema(schema)
     title = getattr(schema, "__name__", None) or "answer"
@@ -229,7 +227,7 @@ def _as_function(schema: object, method: str | None) -> Tool | None:
     return tool
 
 
-def _has_functions(model: ChatGemini | GeminiBinding, kwargs: Mapping[str, Any]) -> bool:
+def _has_functions(model: _Model, kwargs: Mapping[str, Any]) -> bool:
     """Return whether the model can make tool calls, in one way or the other."""
     name = spelled_as_fields(kwargs).get("model")
     capabilities = _resolve(model, {"model": name} if name else {}).capabilities
@@ -246,15 +244,13 @@ def _reject_other_tools(options: Mapping[str, Any]) -> None:
             )
 
 
-def _resolve(model: ChatGemini | GeminiBinding, kwargs: Mapping[str, Any]) -> Invocation:
+def _resolve(model: _Model, kwargs: Mapping[str, Any]) -> Invocation:
     if isinstance(model, GeminiBinding):
         model, kwargs = model.unwrap(kwargs)
     return resolve(model, None, kwargs)
 
 
-def _without_json_output(
-    model: ChatGemini | GeminiBinding, kwargs: Mapping[str, Any]
-) -> dict[str, Any]:
+def _without_json_output(model: _Model, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the option that cancels JSON output, unless `kwargs` request it."""
     every = _resolve(model, {}).generation
     is_set = any(every.get(name) is not None for name in OUTPUT_FORMATS)
@@ -301,7 +297,7 @@ def _parse_call(
     parse: Callable[..., Any], tool_name: str, given: Generation, *, partial: bool
 ) -> Any:
     generation = _whole_message(given)
-    partial = partial and not _finish_reason(generation)
+    partial = _is_partial(generation, partial=partial)
     value = parse([generation], partial=partial)
     if value is None and not partial:
         raise _missing_call(tool_name, generation)
@@ -323,15 +319,18 @@ def _missing_call(tool_name: str, generation: Generation) -> OutputParserExcepti
         reason = call.get("error") or "the arguments are not a JSON object"
         text += f"; its call of {call.get('name') or 'an unknown tool'!r} is invalid: {reason}"
     text += f": {generation.text}" if generation.text else "."
-    return OutputParserException(text, llm_output=generation.text)
+    return _unreadable(generation, text)
 
 
 def _finish_reason(generation: Generation) -> str:
     """Return the finish reason, which is empty until a stream has ended."""
-    metadata = (
-        generation.message.response_metadata if isinstance(generation, ChatGeneration) else {}
-    )
-    return str(metadata.get("finish_reason") or "")
+    message = getattr(generation, "message", None)
+    return str(message.response_metadata.get("finish_reason") or "") if message else ""
+
+
+def _is_partial(generation: Generation, *, partial: bool) -> bool:
+    """Return whether more of the response will come, given whether core expects it."""
+    return partial and not _finish_reason(generation)
 
 
 def json_parser(
@@ -354,14 +353,11 @@ class _WholeJsonParser(JsonOutputParser):
     checked_schema: dict[str, Any] | None = None
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
-        partial = partial and not _finish_reason(result[0])
-        with _reporting_deep_json(result[0]):
-            _check_whole(result[0], partial=partial)
-            value = super().parse_result(result, partial=partial)
+        partial = _is_partial(result[0], partial=partial)
+        value = _parse_json(super().parse_result, result, partial=partial)
         mismatch = find_mismatch(value, self.checked_schema) if self.checked_schema else None
         if mismatch and not partial:
-            text = f"The response does not match its schema. {mismatch}"
-            raise OutputParserException(text, llm_output=result[0].text)
+            raise _unreadable(result[0], f"The response does not match its schema. {mismatch}")
         return value
 
 
@@ -371,63 +367,53 @@ class _PlainTypeParser(_WholeJsonParser):
     output_type: Any
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
-        partial = partial and not _finish_reason(result[0])
         value = super().parse_result(result, partial=partial)
         try:
             return TypeAdapter(self.output_type).validate_python(value)
         except ValidationError as error:
-            if partial:
+            if _is_partial(result[0], partial=partial):
                 return None  # more of it will come
             text = f"The response is not of type {self.output_type}: {error}"
-            raise OutputParserException(text, llm_output=result[0].text) from error
+            raise _unreadable(result[0], text) from error
 
 
 class _WholePydanticParser(PydanticOutputParser[Any]):
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
-        partial = partial and not _finish_reason(result[0])
-        with _reporting_deep_json(result[0]):
-            _check_whole(result[0], partial=partial)
-            return super().parse_result(result, partial=partial)
+        partial = _is_partial(result[0], partial=partial)
+        return _parse_json(super().parse_result, result, partial=partial)
 
 
-def _check_whole(generation: Generation, *, partial: bool) -> None:
-    """Reject truncated JSON, which core's parsers complete, once the response has ended."""
-    if partial:
-        return
+def _parse_json(parse: Callable[..., Any], result: list[Generation], *, partial: bool) -> Any:
+    """Parse JSON as core does, but reject truncated JSON once the response has ended."""
     try:
-        parse_json_markdown(generation.text.strip(), parser=_parse_first)
+        if not partial:
+            _check_whole(result[0])
+        return parse(result, partial=partial)
+    except RecursionError:
+        text = "The JSON of the response is nested too deeply."
+        raise _unreadable(result[0], text) from None
+
+
+def _check_whole(generation: Generation) -> None:
+    """Reject truncated JSON, which core's parsers complete. They ignore what follows a value."""
+    decoder = json.JSONDecoder(strict=False)
+    try:
+        parse_json_markdown(
+            generation.text.strip(), parser=lambda text: decoder.raw_decode(text)[0]
+        )
     except ValueError:
         reason = _finish_reason(generation) or "no finish reason"
         text = f"The response ended with {reason} and without complete JSON: {generation.text}"
-        raise OutputParserException(text, llm_output=generation.text) from None
+        raise _unreadable(generation, text) from None
 
 
-def _parse_first(text: str) -> Any:
-    """Return the JSON value at the start of a text; core's parsers ignore what follows."""
-    return json.JSONDecoder(strict=False).raw_decode(text)[0]
-
-
-@contextmanager
-def _reporting_deep_json(generation: Generation) -> Iterator[None]:
-    """Report JSON that is nested too deeply for Python as unreadable."""
-    try:
-        yield
-    except RecursionError:
-        text = "The JSON of the response is nested too deeply."
-        raise OutputParserException(text, llm_output=generation.text) from None
-
-
-def _with_raw(
-    model: Runnable[LanguageModelInput, AIMessage], parser: Runnable[AIMessage, Any]
-) -> tuple[Runnable[Any, Any], Runnable[Any, Any]]:
-    """Return the steps to `{"raw", "parsed", "parsing_error"}`."""
-    beside_raw = _BesideRaw(parser)
-    return RunnableParallel(raw=model), RunnableGenerator(beside_raw.parse, beside_raw.aparse)
+def _unreadable(generation: Generation, text: str) -> OutputParserException:
+    return OutputParserException(text, llm_output=generation.text)
 
 
 @dataclass(frozen=True)
 class _BesideRaw:
-    """Passes a message on as it arrives, and adds what it was parsed into at its end.
+    """Passes a message on as it arrives, and adds what it was parsed into, or the error.
 
     A class, because functions inside of a function cannot be pickled.
     """
@@ -440,9 +426,10 @@ class _BesideRaw:
             messages.append(piece["raw"])
             yield AddableDict(raw=piece["raw"])
         try:
-            yield _outcome(self.parser.invoke(_sum(messages)))
+            parsed = self.parser.invoke(_sum(messages))
+            yield AddableDict(parsed=parsed, parsing_error=None)
         except Exception as error:  # noqa: BLE001 - any error of a user's validator
-            yield _outcome(None, error)
+            yield AddableDict(parsed=None, parsing_error=error)
 
     async def aparse(self, pieces: AsyncIterator[dict[str, Any]]) -> AsyncIterator[AddableDict]:
         messages: list[Any] = []
@@ -450,17 +437,14 @@ class _BesideRaw:
             messages.append(piece["raw"])
             yield AddableDict(raw=piece["raw"])
         try:
-            yield _outcome(await self.parser.ainvoke(_sum(messages)))
+            parsed = await self.parser.ainvoke(_sum(messages))
+            yield AddableDict(parsed=parsed, parsing_error=None)
         except Exception as error:  # noqa: BLE001
-            yield _outcome(None, error)
+            yield AddableDict(parsed=None, parsing_error=error)
 
 
 def _sum(pieces: list[Any]) -> Any:
     return pieces[0] if len(pieces) == 1 else add_ai_message_chunks(*pieces)
-
-
-def _outcome(parsed: object, error: Exception | None = None) -> AddableDict:
-    return AddableDict(parsed=parsed, parsing_error=error)
 
 
 def _is_pydantic(schema: object) -> bool:

@@ -115,7 +115,7 @@ def schema_rewriter(template: RenderedRequest) -> Callable[[bytes], bytes]:
     if schema is None:
         return lambda body: body
     # Loads what is known about schemas, which most jobs never need.
-    from langchain_gemini_tools.wire.schema.openapi import (
+    from langchain_gemini_tools.wire.schema.render import (
         find_keywords_without_field,
         render_openapi_schema,
     )

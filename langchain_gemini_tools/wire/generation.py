@@ -140,7 +140,7 @@ def render_generation_config(invocation: Invocation) -> gemini.JsonObject:
     if not OUTPUT_FORMATS.isdisjoint(given):
         config |= render_output_format(given)
     if "responseJsonSchema" in config:
-        from langchain_gemini_tools.wire.schema.render import loosen_loops
+        from langchain_gemini_tools.wire.schema.walk import loosen_loops
 
         config["responseJsonSchema"] = loosen_loops(config["responseJsonSchema"])
     if "generation_config" in given:

@@ -10,7 +10,6 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_gemini_tools.wire.replay import skip_signatures, without_call_ids
-from langchain_gemini_tools.wire.schema.render import describe_item_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +60,9 @@ def _describe_in_tool(tool: JsonObject) -> JsonObject:
 
 
 def _describe_in(fields: JsonObject, names: tuple[str, ...]) -> JsonObject:
+    # Loads what is known about schemas, which a request without them never needs.
+    from langchain_gemini_tools.wire.schema.render import describe_item_limits
+
     return {
         name: describe_item_limits(value) if name in names else value
         for name, value in fields.items()

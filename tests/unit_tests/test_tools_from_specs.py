@@ -21,7 +21,7 @@ from langchain_gemini_tools.wire.tools.bind import bind_tools
 from langchain_gemini_tools.wire.tools.tool import render_tools
 from tests.unit_tests.tool_loop.scripted import ScriptedModel, calls, tool_texts
 from tests.unit_tests.tool_loop.scripted import call as asked
-from tests.unit_tests.wire.tools.test_dialects import BOUND, DIALECTS
+from tests.unit_tests.wire.tools.test_bind import BOUND, DIALECTS
 
 JsonObject = dict[str, Any]
 

@@ -1,8 +1,13 @@
 """JSON Schema -> the part of it that Gemini follows, with the same meaning.
 
-`rules` has the changes to a single schema. Here they are applied to a whole document, and
-references are written out so that nothing stands beside a `$ref`; those that lead back to
-themselves stay, with their definitions.
+A keyword outside the API's list (see `keywords`) is replaced by keywords inside it where that is
+possible, and is otherwise sent as it is: one function per rule, see `RULES`. No rule changes which
+values match, so that every rule may also be applied below `not` and `if`. What only a description
+can state stays here, and is stated when the schema is rendered: see `render`.
+
+`allOf` is not in the list, and nothing may stand beside a `$ref`. Both are written out where one
+schema can say the same (`merge_schemas`); where none can, they stay apart. References that lead
+back to themselves stay, with their definitions.
 """
 
 from __future__ import annotations
@@ -14,36 +19,30 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, constraints
-from langchain_gemini_tools.wire.schema.python_types import (
-    class_schema,
-    is_described_class,
-    is_plain_type,
-    type_schema,
-)
-from langchain_gemini_tools.wire.schema.read import read_schema, schema_text
-from langchain_gemini_tools.wire.schema.rules import RULES, allow_null, write_out_all_of
+from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, constraints, say
+from langchain_gemini_tools.wire.schema.python_types import is_generated_title, plain_schema
+from langchain_gemini_tools.wire.schema.read import read_schema
 from langchain_gemini_tools.wire.schema.walk import (
     Child,
+    TooLargeError,
     cyclic_references,
     map_children,
     reference_graph,
     resolve,
 )
-from langchain_gemini_tools.wire.tools.dialects import (
-    instance_error,
-    is_specification,
-    read_specification,
-)
+from langchain_gemini_tools.wire.tools.bind import is_specification, read_specification
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from langchain_gemini_tools.wire.shapes import JsonSchema
 
 # Writing references out can make a small schema huge. Beyond this many subschemas, far more than a
 # tool written by hand has, definitions stay definitions.
 _MAX_SUBSCHEMAS = 5_000
 
-_SENT = frozenset(name for name, row in KEYWORDS.items() if row.json_schema != "removed")
+_APART = ("$ref", "nullable")
+_SENT = frozenset(name for name, row in KEYWORDS.items() if row.kind != "definitions")
 
 
 def clean_parameters(schema: Any) -> JsonSchema | None:
@@ -111,52 +110,18 @@ def clean_schema(schema: Any) -> JsonSchema:
     Raises:
         InvalidToolError: It is not a schema, or refers to something outside itself.
     """
-    plain = plain_schema(schema)
-    text = schema_text(plain)
-    return _clean_document(plain if text is None else json.loads(text))
-
-
-def _clean_document(schema: Any) -> JsonSchema:
-    document = read_schema(schema)
-    if isinstance(document, bool):
-        return _clean_bool(document)
+    document = read_schema(plain_schema(schema))
     graph = reference_graph(document)
     try:
         return _Cleaner(document, cyclic_references(graph), _MAX_SUBSCHEMAS).clean()
-    except _TooLargeError:
+    except TooLargeError:
         return _Cleaner(document, frozenset(graph), math.inf).clean()
-
-
-def plain_schema(schema: Any) -> Mapping[str, Any] | bool:
-    """Return the schema of a class or an SDK object as a dict; a dict as it is.
-
-    Raises:
-        InvalidToolError: It is not a schema.
-    """
-    if is_described_class(schema):
-        return {key: value for key, value in class_schema(schema).items() if key != "title"}
-    if not isinstance(schema, type) and callable(getattr(schema, "model_dump", None)):
-        if not hasattr(schema, "properties"):
-            raise instance_error(schema)
-        dumped: dict[str, Any] = schema.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return dumped  # the SDK's `types.Schema`
-    if isinstance(schema, (Mapping, bool)):
-        return schema
-    if is_plain_type(schema):
-        return type_schema(schema)
-    raise InvalidToolError(
-        f"{schema!r} is not a schema. Pass a dict, a Pydantic class or a TypedDict."
-    )
-
-
-class _TooLargeError(Exception):
-    """Writing the references out made the schema too large."""
 
 
 class _Cleaner:
     """Cleans one document: writes its references out, except for those that would never end."""
 
-    def __init__(self, document: JsonSchema, kept: frozenset[str], limit: float) -> None:
+    def __init__(self, document: Any, kept: frozenset[str], limit: float) -> None:
         self._document = document
         self._kept = kept
         self._left = limit
@@ -178,9 +143,9 @@ class _Cleaner:
         """Clean one subschema; `name` is the property or definition it belongs to, if any."""
         self._left -= 1
         if self._left < 0:
-            raise _TooLargeError
+            raise TooLargeError
         if isinstance(schema, bool):
-            return _clean_bool(schema)
+            return {} if schema else {"not": {}}
         is_reference = isinstance(schema.get("$ref"), str)
         cleaned = self._clean_reference(schema) if is_reference else self._clean_keywords(schema)
         if is_generated_title(cleaned.get("title"), name):
@@ -195,25 +160,20 @@ class _Cleaner:
         return cleaned
 
     def _clean_child(self, child: Child) -> JsonSchema | bool:
-        if child.keyword.nesting == "schema" and isinstance(child.schema, bool):
+        if child.keyword.value == "schema" and isinstance(child.schema, bool):
             return child.schema
-        return self._clean(child.schema, child.name if child.keyword.nesting == "map" else "")
+        return self._clean(child.schema, child.name if child.keyword.value == "schema map" else "")
 
     def _clean_reference(self, schema: JsonSchema) -> JsonSchema:
-        beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
-        if schema["$ref"] in self._kept:
-            return self._beside({"$ref": self._define(schema["$ref"])}, beside)
-        return self._beside(self._clean_target(schema["$ref"]), beside)
-
-    def _beside(self, target: JsonSchema, beside: JsonSchema) -> JsonSchema:
-        """Return `target` with the keywords that stood beside the reference to it."""
-        nullable = beside.pop("nullable", False)
-        cleaned = self._clean(beside)
+        """Write a reference out, or keep it, and add what stands beside it."""
+        reference = schema["$ref"]
+        is_kept = reference in self._kept
+        target = {"$ref": self._define(reference)} if is_kept else self._clean_target(reference)
+        cleaned = self._clean({key: schema[key] for key in schema if key not in _APART})
         cleaned["allOf"] = [target, *cleaned.get("allOf", [])]
-        write_out_all_of(cleaned)
-        if nullable:
-            cleaned["nullable"] = True
-            allow_null(cleaned)
+        _write_out_all_of(cleaned)
+        cleaned["nullable"] = schema.get("nullable", False)
+        _allow_null(cleaned)
         return cleaned
 
     def _clean_target(self, reference: str) -> JsonSchema:
@@ -234,19 +194,306 @@ def _last_segment(reference: str) -> str:
     return reference.rsplit("/", 1)[-1].removeprefix("#")
 
 
-def _clean_bool(schema: object) -> JsonSchema:
-    return {} if schema else {"not": {}}
+# The rules for one schema
+
+EXCLUSIVE = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
+"""The exclusive limits, and the inclusive ones in the same direction."""
+
+_TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", dict: "object"}
+_LISTED = ("string", "integer", "number")
+"""The types of values that Gemini accepts in an `enum`."""
 
 
-def is_generated_title(title: Any, name: str) -> bool:
-    """Return whether a title only repeats the name of its property or definition.
+def describe(schema: JsonSchema, sentence: str) -> None:
+    """Add a sentence to the description of a schema, unless it is there already."""
+    description = schema.get("description", "")
+    if sentence and sentence not in description:
+        schema["description"] = f"{description} {sentence}".lstrip()
 
-    Pydantic writes `page_size` as "Page Size", and a class as its name; a definition's key is the
-    name of the class, with its module before it where two classes have the same name.
-    """
-    if not isinstance(title, str) or not name:
+
+def type_of(value: object) -> str:
+    """Return JSON Schema's name for the type of a value."""
+    return "null" if value is None else _TYPE_NAMES.get(type(value), "array")
+
+
+def _is_finite(value: object) -> bool:
+    """Return whether JSON can express every number in a value."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
         return False
-    if title in (name, name.title().replace("_", " ").strip()):
+    return True
+
+
+def _matches_type(value: Any, names: list[str]) -> bool:
+    name = type_of(value)
+    is_whole = name == "integer" or (name == "number" and value == int(value))
+    return not names or name in names or (is_whole and bool({"integer", "number"} & set(names)))
+
+
+def _split_enum(schema: JsonSchema) -> None:
+    """Give an `enum` a type and only strings and numbers; other values get their own schema.
+
+    Null becomes a type, and so do both booleans together. A `const` is an `enum` of one value.
+    """
+    if "const" in schema:
+        schema["enum"] = [schema.pop("const")]
+    if not isinstance(values := schema.get("enum"), list):
+        return
+    if not _is_finite(values):
+        raise InvalidToolError(f"The enum {values!r} contains numbers that have no JSON form.")
+    names = _types(schema)
+    if names and set(names) <= {"integer", "number"}:
+        values = _as_numbers(values)
+    possible = [value for value in values if _matches_type(value, names)]
+    if schema.pop("nullable", False) and None not in possible:
+        possible.append(None)
+    if not possible:
+        return  # no value matches: the user's contradiction stays as it is
+    del schema["enum"]
+    schema.pop("type", None)
+    branches = _enum_branches(possible, names)
+    if len(branches) == 1:
+        schema.update(branches[0])
+    elif "anyOf" in schema:
+        schema["allOf"] = [*schema.get("allOf", []), {"anyOf": branches}]
+    else:
+        schema["anyOf"] = branches
+
+
+def _enum_branches(values: list[Any], names: list[str]) -> list[JsonSchema]:
+    branches: list[JsonSchema] = []
+    if listed := [value for value in values if type_of(value) in _LISTED]:
+        kinds = [name for name in names or sorted(set(map(type_of, listed))) if name in _LISTED]
+        branches.append({**_type(kinds), "enum": listed})
+    if booleans := [value for value in values if isinstance(value, bool)]:
+        is_one = len(set(booleans)) == 1
+        branches.append({"type": "boolean"} | ({"enum": booleans[:1]} if is_one else {}))
+    branches += [
+        {"type": type_of(value), "enum": [value]}
+        for value in values
+        if isinstance(value, (dict, list))
+    ]
+    return [*branches, {"type": "null"}] if None in values else branches
+
+
+def _as_numbers(values: list[Any]) -> list[Any]:
+    # Gemini's Schema message only has strings: `{"type": "INTEGER", "enum": ["1", "2"]}`.
+    try:
+        return [json.loads(value) if isinstance(value, str) else value for value in values]
+    except (ValueError, RecursionError):
+        return values
+
+
+def _types(schema: JsonSchema) -> list[str]:
+    names = schema.get("type", [])
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _type(names: list[str]) -> JsonSchema:
+    return {"type": names[0] if len(names) == 1 else names} if names else {}
+
+
+def _allow_null(schema: JsonSchema) -> None:
+    """`nullable` -> null as one of the types: the keyword is OpenAPI's, not JSON Schema's."""
+    if not schema.pop("nullable", False) or "null" in _types(schema):
+        return
+    limits = constraints(schema)
+    if not limits:
+        return  # every value is allowed, null included
+    if _types(schema) and not limits.keys() & {"enum", "anyOf", "oneOf", "allOf", "not", "if"}:
+        names = [*_types(schema), "null"]
+        del schema["type"]  # it moves to the end, where recorded requests have it
+        schema["type"] = names
+        return
+    for keyword in limits:
+        del schema[keyword]
+    branches = limits["anyOf"] if limits.keys() == {"anyOf"} else [limits]
+    null = [] if any("null" in _types(branch) for branch in branches) else [{"type": "null"}]
+    schema["anyOf"] = [*branches, *null]
+
+
+def settle_limits(schema: JsonSchema) -> None:
+    """Keep the tighter lower and upper limit; `exclusiveMinimum` of integers is a `minimum`."""
+    if schema.keys().isdisjoint(EXCLUSIVE):
+        return
+    for exclusive, inclusive in EXCLUSIVE.items():
+        step, tighter = (1, max) if inclusive == "minimum" else (-1, min)
+        limit = schema.pop(exclusive, None)
+        if limit is True:  # draft 4: a flag beside the limit
+            limit = schema.pop(inclusive, None)
+        if limit is None or limit is False or not _is_finite(limit):
+            continue
+        if set(_types(schema)) - {"null"} == {"integer"}:
+            limit = (math.floor(limit) if step > 0 else math.ceil(limit)) + step
+            schema[inclusive] = tighter(limit, schema.get(inclusive, limit))
+        elif tighter(limit, schema.get(inclusive, limit)) == limit:
+            schema.pop(inclusive, None)
+            schema[exclusive] = limit
+
+
+_MAY_SAY_NOTHING = frozenset({"minimum", "maximum", "deprecated", "examples", "required"})
+
+
+def _drop_what_says_nothing(schema: JsonSchema) -> None:
+    """Drop infinite limits, `deprecated: false`, and examples and names that list nothing."""
+    for name in schema.keys() & _MAY_SAY_NOTHING:
+        match name:
+            case "minimum" | "maximum":
+                says_nothing = not _is_finite(schema[name])
+            case "deprecated":
+                says_nothing = schema[name] is not True
+            case _:
+                says_nothing = not (isinstance(schema[name], list) and schema[name])
+        if says_nothing:
+            del schema[name]
+
+
+def _describe_infinity(schema: JsonSchema) -> None:
+    """State a default and examples that contain infinity in words: JSON has no such number."""
+    for name in ("default", "examples"):
+        if name in schema and not _is_finite(schema[name]):
+            describe(schema, say(KEYWORDS[name], schema.pop(name)))
+
+
+def _close_tuple(schema: JsonSchema) -> None:
+    """`items: false` after `prefixItems` -> `maxItems`, which is followed."""
+    if schema.get("items") is False:
+        del schema["items"]
+        length = len(schema.get("prefixItems", []))
+        schema["maxItems"] = min(length, schema.get("maxItems", length))
+    elif schema.get("items") is True:
+        schema["items"] = {}
+
+
+def _write_out_all_of(schema: JsonSchema) -> None:
+    """`allOf` -> one schema that says the same; it stays only where there is none."""
+    if not isinstance(parts := schema.pop("allOf", None), list):
+        return
+    apart = []
+    for part in parts:
+        merged = None if "$ref" in part else merge_schemas(schema, part)
+        schema.update(merged or {})
+        apart += [part] if merged is None else []
+    if len(apart) == 1 and "$ref" in apart[0] and not schema:
+        schema.update(apart.pop())
+    elif apart and "anyOf" not in schema:
+        schema["anyOf"] = [apart.pop(0)]  # one of one: the listed keyword that adds a schema
+    if apart:
+        schema["allOf"] = apart
+
+
+RULES: tuple[Callable[[JsonSchema], None], ...] = (
+    _write_out_all_of,
+    _split_enum,
+    settle_limits,
+    _drop_what_says_nothing,
+    _describe_infinity,
+    _close_tuple,
+    _allow_null,
+)
+"""The rules for one schema, in the order in which they are applied."""
+
+
+# Two schemas that both apply
+
+
+def merge_schemas(first: JsonSchema, second: JsonSchema) -> JsonSchema | None:
+    """Return one schema for the values that match both, with the annotations of the first.
+
+    None where no single schema says the same.
+    """
+    if not first or not second or first == second:
+        return dict(first or second)
+    if _must_stay_apart(first, second):
+        return None
+    merged = dict(first)
+    for name, value in second.items():
+        keyword = KEYWORDS.get(name)
+        if name not in merged:
+            merged[name] = value
+        elif merged[name] != value and (keyword is None or keyword.kind != "annotation"):
+            combine = _COMBINE.get(keyword.merge) if keyword else None
+            combined = combine(merged[name], value) if combine else None
+            if combined is None:
+                return None
+            merged[name] = combined
+    return merged
+
+
+def _must_stay_apart(first: JsonSchema, second: JsonSchema) -> bool:
+    return (
+        "$ref" in first
+        or "$ref" in second
+        or not _groups(first).isdisjoint(_groups(second))
+        or _tuples_meet(first, second)
+        or _closes_on(first, second)
+        or _closes_on(second, first)
+    )
+
+
+def _groups(schema: JsonSchema) -> set[str]:
+    return {KEYWORDS[name].group for name in schema if name in KEYWORDS} - {""}
+
+
+def _tuples_meet(first: JsonSchema, second: JsonSchema) -> bool:
+    arrays = {"items", "prefixItems", "unevaluatedItems"}
+    meet = arrays & first.keys() and arrays & second.keys()
+    return bool(meet) and bool({"prefixItems", "unevaluatedItems"} & (first.keys() | second.keys()))
+
+
+def _closes_on(closed: JsonSchema, other: JsonSchema) -> bool:
+    """Return whether `closed` restricts properties that it does not name and `other` does."""
+    if "unevaluatedProperties" in closed:
         return True
-    key = re.sub(r"[^A-Za-z0-9.\-_]", "_", title)  # `Box[int]` is defined as `Box_int_`
-    return name == key or name.endswith(f"__{key}")
+    if closed.get("additionalProperties", True) in (True, {}):
+        return False
+    if "patternProperties" in closed or "patternProperties" in other:
+        return True
+    return not other.get("properties", {}).keys() <= closed.get("properties", {}).keys()
+
+
+def _both(first: Any, second: Any) -> JsonSchema:
+    """Return one schema for what matches both, with `allOf` where nothing shorter says it."""
+    schemas = [{} if schema is True else schema for schema in (first, second)]
+    if False in schemas:
+        return {"not": {}}
+    merged = merge_schemas(*schemas)
+    return {"allOf": schemas} if merged is None else merged
+
+
+def _each(first: JsonSchema, second: JsonSchema) -> JsonSchema:
+    merged = dict(first)
+    for name, schema in second.items():
+        merged[name] = _both(merged[name], schema) if name in merged else schema
+    return merged
+
+
+def _common_types(first: Any, second: Any) -> Any:
+    left, right = ([item] if isinstance(item, str) else item for item in (first, second))
+    common = [name for name in left if name in right or (name == "integer" and "number" in right)]
+    if "number" in left and "integer" in right and "integer" not in common:
+        common.append("integer")
+    return common[0] if len(common) == 1 else common or None
+
+
+def _common_values(first: list[Any], second: list[Any]) -> list[Any] | None:
+    return [item for item in first if any(_same_json(item, other) for other in second)] or None
+
+
+def _same_json(first: object, second: object) -> bool:
+    """Compare as JSON does: 1 is 1.0, but never true."""
+    return isinstance(first, bool) == isinstance(second, bool) and bool(first == second)
+
+
+_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+    "max": max,
+    "min": min,
+    "or": lambda first, second: first or second,
+    "union": lambda first, second: [*first, *(name for name in second if name not in first)],
+    "types": _common_types,
+    "values": _common_values,
+    "both": _both,
+    "each": _each,
+}
+"""The values of `Keyword.merge`."""

@@ -31,22 +31,25 @@ TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 """The types of JSON Schema."""
 
 
+PlainValue = Literal[
+    "any", "literal", "text", "number", "limit", "count", "flag", "list", "names", "type"
+]
+SchemaValue = Literal["schema", "schemas", "schema map"]
+
+
 class Keyword(NamedTuple):
     """What the package knows about one keyword."""
 
     name: str
-    kind: Literal["assertion", "applicator", "annotation", "reference", "definitions"]
-    """An annotation does not restrict values: of two annotations the outer one is kept."""
-    value: Literal[
-        "any", "literal", "text", "number", "limit", "count", "flag", "list", "names", "type"
-    ] = "any"
-    """The values it accepts, for keywords without subschemas. A literal may be null; a limit is a
-    number, or the flag of draft 4; names are a list of strings, or the flag of draft 3."""
-    nesting: Literal["none", "schema", "list", "map"] = "none"
-    """Whether the value is a schema, a list of schemas, or an object of schemas."""
+    value: Literal[PlainValue, SchemaValue] = "any"
+    """The values it accepts. A literal may be null; a limit is a number, or the flag of draft 4;
+    names are a list of strings, or the flag of draft 3; schemas are a list of schemas."""
     about: Literal["", "same", "property", "other keys", "item", "key", "content"] = ""
     """What its subschemas describe: the same value again, a named property, properties without a
     name, items of an array, property names, or the content of a string."""
+    kind: Literal["constraint", "annotation", "reference", "definitions"] = "constraint"
+    """An annotation does not restrict values: of two annotations the outer one is kept. Definitions
+    are not sent, because references to them are written out."""
     is_condition: bool = False
     """Whether its subschema is only tested: a looser one would forbid or require more."""
     names: Literal["", "keys", "list", "lists by key", "value", "values"] = ""
@@ -57,350 +60,211 @@ class Keyword(NamedTuple):
     """How the values of two schemas that both apply become one; "" if they cannot."""
     group: str = ""
     """Keywords of one group only have a meaning together, so that they stay in one schema."""
-    json_schema: Literal["followed", "accepted", "rewritten", "worded", "removed"] = "accepted"
-    """As JSON Schema: Gemini follows it, accepts it but may ignore it, cleaning replaces it, the
-    description states it, or it is not sent."""
-    is_checked_by_lint: bool = False
-    """Whether `check_tools` warns that Gemini may ignore the keyword."""
-    openapi: tuple[str, ...] = ()
-    """As OpenAPI: the types of the Schema message that have a field of this name."""
-    applies_to_choices: bool = False
-    """Whether, beside `anyOf`, the Schema message repeats it in every choice."""
+    sent: Literal["followed", "accepted", "unreliable", "rewritten", "worded"] = "followed"
+    """As JSON Schema: Gemini follows it, accepts it, accepts it but may ignore it (`check_tools`
+    warns), cleaning replaces it, or the description states it."""
+    openapi: tuple[str, ...] | Literal["", "rendered", "partly"] = ""
+    """As OpenAPI: the types of the Schema message that have a field of this name; or whether
+    `render_openapi_schema` renders it in its own way, wholly or partly."""
     wording: str = ""
     """The sentence that states it in a description where no field can; `{}` is the value."""
     prompt: str | None = None
     """The phrase that states it in a prompt; `{}` is the value. "" where a prompt describes it in
     another way, None where a prompt shows it as JSON."""
 
+    @property
+    def has_schemas(self) -> bool:
+        """Whether its value is or contains schemas."""
+        return self.value.startswith("schema")
 
-def _number(name: str, merge: Literal["max", "min"], prompt: str) -> Keyword:
-    return Keyword(
-        name,
-        "assertion",
-        "number",
-        merge=merge,
-        json_schema="followed",
-        openapi=("INTEGER", "NUMBER"),
-        applies_to_choices=True,
-        prompt=prompt,
-    )
+
+def _limit(name: str, merge: Literal["max", "min"], prompt: str) -> Keyword:
+    openapi = ("INTEGER", "NUMBER")
+    return Keyword(name, "number", merge=merge, openapi=openapi, prompt=prompt)
 
 
 def _exclusive(name: str, merge: Literal["max", "min"], word: str, prompt: str) -> Keyword:
-    return Keyword(
-        name,
-        "assertion",
-        "limit",
-        merge=merge,
-        json_schema="worded",
-        wording=f"Must be {word} than {{}}.",
-        prompt=prompt,
-    )
+    wording = f"Must be {word} than {{}}."
+    return Keyword(name, "limit", merge=merge, sent="worded", wording=wording, prompt=prompt)
 
 
-def _count(name: str, openapi: str, prompt: str, *, is_followed: bool = False) -> Keyword:
+def _count(
+    name: str, openapi: str, prompt: str, sent: Literal["followed", "unreliable"] = "unreliable"
+) -> Keyword:
     return Keyword(
         name,
-        "assertion",
         "count",
         spellings=(snake(name),),
         merge="max" if name.startswith("min") else "min",
-        json_schema="followed" if is_followed else "accepted",
-        is_checked_by_lint=not is_followed,
+        sent=sent,
         openapi=(openapi,),
-        applies_to_choices=True,
         prompt=prompt,
     )
+
+
+def _unreliable(
+    name: str,
+    value: SchemaValue,
+    about: Literal["same", "other keys", "item", "key"],
+    wording: str,
+    **others: Any,
+) -> Keyword:
+    return Keyword(name, value, about, sent="unreliable", wording=wording, **others)
 
 
 _ROWS = (
     # Any type
-    Keyword(
-        "type",
-        "assertion",
-        "type",
-        merge="types",
-        json_schema="followed",
-        applies_to_choices=True,
-        prompt="",
-    ),
-    Keyword(
-        "enum",
-        "assertion",
-        "list",
-        names="values",
-        merge="values",
-        json_schema="followed",
-        applies_to_choices=True,
-        prompt="",
-    ),
-    Keyword("const", "assertion", "literal", names="value", json_schema="rewritten", prompt=""),
-    Keyword("nullable", "assertion", json_schema="rewritten"),
+    Keyword("type", "type", merge="types", openapi="rendered", prompt=""),
+    Keyword("enum", "list", names="values", merge="values", openapi="rendered", prompt=""),
+    Keyword("const", "literal", names="value", sent="rewritten", prompt=""),
+    Keyword("nullable", sent="rewritten"),
     # Numbers
-    _number("minimum", "max", "at least {}"),
+    _limit("minimum", "max", "at least {}"),
     _exclusive("exclusiveMinimum", "max", "greater", "more than {}"),
-    _number("maximum", "min", "at most {}"),
+    _limit("maximum", "min", "at most {}"),
     _exclusive("exclusiveMaximum", "min", "less", "less than {}"),
     Keyword(
         "multipleOf",
-        "assertion",
         "number",
-        is_checked_by_lint=True,
+        sent="unreliable",
         wording="Multiple of: {}.",
         prompt="a multiple of {}",
     ),
     # Strings
     _count("minLength", "STRING", "at least {} characters"),
     _count("maxLength", "STRING", "at most {} characters"),
+    Keyword("pattern", "text", sent="unreliable", openapi=("STRING",), prompt="matching {}"),
+    Keyword("format", "text", openapi="rendered", wording="Format: {}.", prompt="format {}"),
+    Keyword("contentEncoding", sent="accepted", wording="Encoding: {}."),
+    Keyword("contentMediaType", sent="accepted", wording="Media type: {}."),
     Keyword(
-        "pattern",
-        "assertion",
-        "text",
-        is_checked_by_lint=True,
-        openapi=("STRING",),
-        applies_to_choices=True,
-        prompt="matching {}",
-    ),
-    Keyword(
-        "format",
-        "assertion",
-        "text",
-        json_schema="followed",
-        applies_to_choices=True,
-        wording="Format: {}.",
-        prompt="format {}",
-    ),
-    Keyword("contentEncoding", "assertion", wording="Encoding: {}."),
-    Keyword("contentMediaType", "assertion", wording="Media type: {}."),
-    Keyword(
-        "contentSchema",
-        "applicator",
-        nesting="schema",
-        about="content",
-        wording="Schema of the content: {}.",
+        "contentSchema", "schema", "content", sent="accepted", wording="Schema of the content: {}."
     ),
     # Arrays
-    _count("minItems", "ARRAY", "at least {} items", is_followed=True),
-    _count("maxItems", "ARRAY", "at most {} items", is_followed=True),
+    _count("minItems", "ARRAY", "at least {} items", "followed"),
+    _count("maxItems", "ARRAY", "at most {} items", "followed"),
     Keyword(
         "uniqueItems",
-        "assertion",
         "flag",
         spellings=("unique_items",),
         merge="or",
-        is_checked_by_lint=True,
+        sent="unreliable",
         wording="All items are different.",
         prompt="no item twice",
     ),
-    Keyword(
-        "items",
-        "applicator",
-        nesting="schema",
-        about="item",
-        merge="both",
-        json_schema="followed",
-        applies_to_choices=True,
-        prompt="",
-    ),
+    Keyword("items", "schema", "item", merge="both", openapi="rendered", prompt=""),
     Keyword(
         "prefixItems",
-        "applicator",
-        nesting="list",
-        about="item",
+        "schemas",
+        "item",
         spellings=("prefix_items",),
-        json_schema="followed",
-        applies_to_choices=True,
+        openapi="partly",
         wording="Items in order: {}.",
         prompt="",
     ),
+    _unreliable("contains", "schema", "item", "Contains: {}.", is_condition=True, group="contains"),
     Keyword(
-        "contains",
-        "applicator",
-        nesting="schema",
-        about="item",
-        is_condition=True,
-        group="contains",
-        is_checked_by_lint=True,
-        wording="Contains: {}.",
+        "minContains", group="contains", sent="accepted", wording="At least this many of them: {}."
     ),
     Keyword(
-        "minContains", "assertion", group="contains", wording="At least this many of them: {}."
+        "maxContains", group="contains", sent="accepted", wording="At most this many of them: {}."
     ),
-    Keyword("maxContains", "assertion", group="contains", wording="At most this many of them: {}."),
-    Keyword(
-        "unevaluatedItems",
-        "applicator",
-        nesting="schema",
-        about="item",
-        is_checked_by_lint=True,
-        wording="Other items: {}.",
-    ),
+    _unreliable("unevaluatedItems", "schema", "item", "Other items: {}."),
     # Objects
     _count("minProperties", "OBJECT", "at least {} keys"),
     _count("maxProperties", "OBJECT", "at most {} keys"),
     Keyword(
         "properties",
-        "applicator",
-        nesting="map",
-        about="property",
+        "schema map",
+        "property",
         names="keys",
         merge="each",
-        json_schema="followed",
-        applies_to_choices=True,
+        openapi="rendered",
         prompt="",
     ),
+    Keyword("required", "names", names="list", merge="union", openapi="rendered", prompt=""),
     Keyword(
-        "required",
-        "assertion",
-        "names",
-        names="list",
-        merge="union",
-        json_schema="followed",
-        applies_to_choices=True,
-        prompt="",
-    ),
-    Keyword(
-        "propertyOrdering",
-        "assertion",  # about the properties, so that it stays beside them
-        names="list",
-        spellings=("property_ordering",),
-        merge="union",
-        json_schema="followed",
-        prompt="",
+        "propertyOrdering", names="list", spellings=("property_ordering",), merge="union", prompt=""
     ),
     Keyword(
         "additionalProperties",
-        "applicator",
-        nesting="schema",
-        about="other keys",
+        "schema",
+        "other keys",
         spellings=("additional_properties",),
         merge="both",
-        json_schema="followed",
         wording="Other keys: {}.",
         prompt="",
     ),
-    Keyword(
-        "unevaluatedProperties",
-        "applicator",
-        nesting="schema",
-        about="other keys",
-        is_checked_by_lint=True,
-        wording="Other keys: {}.",
+    _unreliable("unevaluatedProperties", "schema", "other keys", "Other keys: {}."),
+    _unreliable(
+        "patternProperties", "schema map", "other keys", "Keys by pattern: {}.", merge="each"
     ),
-    Keyword(
-        "patternProperties",
-        "applicator",
-        nesting="map",
-        about="other keys",
-        merge="each",
-        is_checked_by_lint=True,
-        wording="Keys by pattern: {}.",
-    ),
-    Keyword(
-        "propertyNames",
-        "applicator",
-        nesting="schema",
-        about="key",
-        merge="both",
-        is_checked_by_lint=True,
-        wording="Every key: {}.",
-    ),
+    _unreliable("propertyNames", "schema", "key", "Every key: {}.", merge="both"),
     Keyword(
         "dependentRequired",
-        "assertion",
         names="lists by key",
-        is_checked_by_lint=True,
+        sent="unreliable",
         wording="Keys that need other keys: {}.",
     ),
-    Keyword(
+    _unreliable(
         "dependentSchemas",
-        "applicator",
-        nesting="map",
-        about="same",
+        "schema map",
+        "same",
+        "Keys that need more: {}.",
         names="keys",
         merge="each",
-        is_checked_by_lint=True,
-        wording="Keys that need more: {}.",
     ),
     # Combinations
-    Keyword(
-        "anyOf",
-        "applicator",
-        nesting="list",
-        about="same",
-        spellings=("any_of",),
-        json_schema="followed",
-        prompt="",
-    ),
+    Keyword("anyOf", "schemas", "same", spellings=("any_of",), openapi="rendered", prompt=""),
     Keyword(
         "oneOf",
-        "applicator",
-        nesting="list",
-        about="same",
+        "schemas",
+        "same",
         spellings=("one_of",),
-        json_schema="followed",
+        openapi="rendered",
         wording="Also one of: {}.",
         prompt="",
     ),
-    Keyword(
-        "allOf",
-        "applicator",
-        nesting="list",
-        about="same",
-        spellings=("all_of",),
-        is_checked_by_lint=True,
-        wording="Also all of: {}.",
-    ),
-    Keyword(
-        "not",
-        "applicator",
-        nesting="schema",
-        about="same",
-        is_condition=True,
-        is_checked_by_lint=True,
-        wording="Not: {}.",
-    ),
-    Keyword(
-        "if",
-        "applicator",
-        nesting="schema",
-        about="same",
-        is_condition=True,
-        group="if",
-        is_checked_by_lint=True,
-        wording="If: {}.",
-    ),
-    Keyword("then", "applicator", nesting="schema", about="same", group="if", wording="Then: {}."),
-    Keyword("else", "applicator", nesting="schema", about="same", group="if", wording="Else: {}."),
+    _unreliable("allOf", "schemas", "same", "Also all of: {}.", spellings=("all_of",)),
+    _unreliable("not", "schema", "same", "Not: {}.", is_condition=True),
+    _unreliable("if", "schema", "same", "If: {}.", is_condition=True, group="if"),
+    Keyword("then", "schema", "same", group="if", sent="accepted", wording="Then: {}."),
+    Keyword("else", "schema", "same", group="if", sent="accepted", wording="Else: {}."),
     # Annotations
-    Keyword("title", "annotation", "text", json_schema="followed", prompt=""),
-    Keyword("description", "annotation", "text", json_schema="followed", prompt=""),
-    Keyword("default", "annotation", "literal", names="value", wording="Default: {}.", prompt=""),
+    Keyword("title", "text", kind="annotation", prompt=""),
+    Keyword("description", "text", kind="annotation", prompt=""),
+    Keyword(
+        "default",
+        "literal",
+        kind="annotation",
+        names="value",
+        sent="accepted",
+        wording="Default: {}.",
+        prompt="",
+    ),
     Keyword(
         "examples",
-        "annotation",
+        kind="annotation",
         names="values",
-        json_schema="worded",
+        sent="worded",
         wording="Examples: {}.",
         prompt="",
     ),
     Keyword(
-        "deprecated", "annotation", "flag", json_schema="worded", wording="Deprecated.", prompt=""
+        "deprecated", "flag", kind="annotation", sent="worded", wording="Deprecated.", prompt=""
     ),
     # References. Cleaning writes them out, except for those that lead back to themselves.
     Keyword(
         "$ref",
-        "reference",
         "text",
-        about="same",
+        "same",
+        kind="reference",
         spellings=("ref", "$dynamicRef", "$recursiveRef"),  # the same inside one document
-        json_schema="followed",
+        openapi="rendered",
         prompt="",
     ),
-    Keyword(
-        "$defs", "definitions", nesting="map", spellings=("defs",), json_schema="removed", prompt=""
-    ),
-    Keyword("definitions", "definitions", nesting="map", json_schema="removed", prompt=""),
+    Keyword("$defs", "schema map", kind="definitions", spellings=("defs",), prompt=""),
+    Keyword("definitions", "schema map", kind="definitions", prompt=""),
 )
 
 KEYWORDS: dict[str, Keyword] = {row.name: row for row in _ROWS}
@@ -425,7 +289,7 @@ def constraints(schema: Mapping[str, Any]) -> JsonSchema:
     }
 
 
-def say(keyword: Keyword, value: object) -> str:
+def say(keyword: Keyword, value: Any) -> str:
     """Return the sentence that states a keyword in a description.
 
     Args:
@@ -434,7 +298,8 @@ def say(keyword: Keyword, value: object) -> str:
     """
     if "{}" not in keyword.wording:
         return keyword.wording if value is True else ""
-    return keyword.wording.format(write(value))
+    values = value if keyword.names == "values" else [value]
+    return keyword.wording.format(", ".join(map(write, values)))
 
 
 def write(value: object) -> str:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import re
 import sys
 import types
 import typing
+from collections.abc import Mapping
 from types import EllipsisType
 from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
@@ -28,7 +30,7 @@ from typing_extensions import is_typeddict
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.read import KnownSchema
-from langchain_gemini_tools.wire.tools.dialects import Specification
+from langchain_gemini_tools.wire.tools.bind import Specification, instance_error
 
 if typing.TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -39,6 +41,8 @@ if typing.TYPE_CHECKING:
 _class_schemas: WeakKeyDictionary[type, KnownSchema] = WeakKeyDictionary()
 _argument_schemas: WeakKeyDictionary[type, KnownSchema] = WeakKeyDictionary()
 _functions: WeakKeyDictionary[Callable[..., Any], tuple[Any, Specification]] = WeakKeyDictionary()
+
+_MARKS = (typing.NotRequired, typing.Required)
 
 _SINGLE_INPUT: dict[str, Any] = {
     "type": "object",
@@ -63,20 +67,47 @@ def is_plain_type(value: object) -> bool:
     return is_type and not is_described_class(value)
 
 
-def type_schema(annotation: Any) -> JsonSchema:
-    """Return the JSON schema of a plain type.
+def plain_schema(schema: Any) -> Mapping[str, Any] | bool:
+    """Return the schema of a type or an SDK object as a dict; a dict as it is.
 
     Raises:
-        InvalidToolError: JSON cannot express the type.
+        InvalidToolError: It is not a schema, or JSON cannot express the type.
     """
+    if is_described_class(schema):
+        return {key: value for key, value in class_schema(schema).items() if key != "title"}
+    if not isinstance(schema, type) and callable(getattr(schema, "model_dump", None)):
+        if not hasattr(schema, "properties"):
+            raise instance_error(schema)
+        dumped: JsonSchema = schema.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return dumped  # the SDK's `types.Schema`
+    if isinstance(schema, (Mapping, bool)):
+        return schema
+    if not is_plain_type(schema):
+        raise InvalidToolError(
+            f"{schema!r} is not a schema. Pass a dict, a Pydantic class or a TypedDict."
+        )
     try:
-        schema = TypeAdapter(annotation).json_schema()
+        described = TypeAdapter(schema).json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError) as error:
         raise InvalidToolError(
-            f"{annotation!r} is not a schema: {_reason(error)}. Use a Pydantic class, a TypedDict, "
+            f"{schema!r} is not a schema: {_reason(error)}. Use a Pydantic class, a TypedDict, "
             "a dataclass or a JSON schema."
         ) from error
-    return {key: value for key, value in schema.items() if key != "title"}
+    return {key: value for key, value in described.items() if key != "title"}
+
+
+def is_generated_title(title: Any, name: str) -> bool:
+    """Return whether a title only repeats the name of its property or definition.
+
+    Pydantic writes `page_size` as "Page Size", and a class as its name; a definition's key is the
+    name of the class, with its module before it where two classes have the same name.
+    """
+    if not isinstance(title, str) or not name:
+        return False
+    if title in (name, name.title().replace("_", " ").strip()):
+        return True
+    key = re.sub(r"[^A-Za-z0-9.\-_]", "_", title)  # `Box[int]` is defined as `Box_int_`
+    return name == key or name.endswith(f"__{key}")
 
 
 def _reason(error: Exception) -> str:
@@ -282,13 +313,13 @@ def _for_pydantic(annotation: Any) -> Any:
     if is_typeddict(annotation):
         if type(annotation).__module__ != "typing" or sys.version_info >= (3, 12):
             return annotation
-        hints = typing.get_type_hints(annotation, include_extras=True)
-        fields = {
-            name: typing_extensions.NotRequired[_for_pydantic(_bare(hint))]
-            if _is_optional(name, hint, annotation)
-            else _for_pydantic(_bare(hint))
-            for name, hint in hints.items()
-        }
+        fields = typing.get_type_hints(annotation, include_extras=True)
+        for name, hint in fields.items():
+            # The class itself does not know which are required where annotations are strings.
+            is_marked = typing.get_origin(hint) in _MARKS
+            is_optional = name in annotation.__optional_keys__ and not is_marked
+            inner = _for_pydantic(hint)
+            fields[name] = typing.NotRequired[inner] if is_optional else inner
         made = typing_extensions.TypedDict(annotation.__name__, fields)  # type: ignore[misc]
         made.__doc__ = annotation.__doc__
         return made
@@ -302,18 +333,8 @@ def _for_pydantic(annotation: Any) -> Any:
     return typing.Union[replaced] if origin is types.UnionType else origin[replaced]  # noqa: UP007
 
 
-def _is_optional(name: str, hint: object, cls: Any) -> bool:
-    # The class itself does not know where annotations are strings.
-    match typing.get_origin(hint):
-        case typing.NotRequired:
-            return True
-        case typing.Required:
-            return False
-    return name in cls.__optional_keys__
-
-
 def _bare(hint: object) -> Any:
-    while typing.get_origin(hint) in {typing.NotRequired, typing.Required}:
+    while typing.get_origin(hint) in _MARKS:
         hint = typing.get_args(hint)[0]
     return hint
 
@@ -335,7 +356,7 @@ def _add_descriptions(definition: JsonSchema, cls: type) -> None:
     if docstring.description:
         definition["description"] = docstring.description
     for name, field in definition["properties"].items():
-        match _annotations(hints.get(name)):
+        match tuple(getattr(_bare(hints.get(name)), "__metadata__", ())):
             case (str() as description,) | (EllipsisType(), str() as description):
                 field.setdefault("description", description)
             case (default, str() as description) if not isinstance(default, FieldInfo):
@@ -346,10 +367,6 @@ def _add_descriptions(definition: JsonSchema, cls: type) -> None:
         argument = docstring.parameters["properties"].get(name, {})
         if "description" in argument:
             field.setdefault("description", argument["description"])
-
-
-def _annotations(hint: object) -> tuple[Any, ...]:
-    return tuple(getattr(_bare(hint), "__metadata__", ()))
 
 
 def _read_docstring(cls: type, fields: Iterable[str]) -> Specification:
@@ -402,8 +419,9 @@ def _inspect_function(function: Callable[..., Any]) -> Specification:
             "arguments with types that have a JSON form."
         ) from error
     schema = arguments_schema(tool.args_schema)
-    description = tool.description if function.__doc__ else None
-    return Specification(tool.name, description, _without_self(function, schema))
+    if next(iter(inspect.signature(function).parameters), None) == "self":
+        schema = without_arguments(schema, {"self"})
+    return Specification(tool.name, tool.description if function.__doc__ else None, schema)
 
 
 def _as_tool(function: Callable[..., Any]) -> StructuredTool:
@@ -427,11 +445,6 @@ def _read_partial(function: functools.partial[Any]) -> Specification:
     return dataclasses.replace(
         whole, parameters=without_arguments(whole.parameters, {*given, *function.keywords})
     )
-
-
-def _without_self(function: Callable[..., Any], schema: JsonSchema) -> JsonSchema:
-    first = next(iter(inspect.signature(function).parameters), None)
-    return without_arguments(schema, {"self"}) if first == "self" else schema
 
 
 def without_arguments(schema: JsonSchema, names: Collection[str]) -> JsonSchema:

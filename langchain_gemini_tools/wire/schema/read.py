@@ -10,13 +10,13 @@ the API only says "Request contains an invalid argument".
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
@@ -106,53 +106,46 @@ class _Locator:
         is_path = not fragment or fragment.startswith("/")
         if not address and is_path and not self._has_inner_addresses:
             return reference
-        own, resolver = self._resource_of(part)
+        place = self._places[id(part)]
         if not address and is_path:
-            inside = f"#{own}{fragment}"
+            inside = f"#{place.base}{fragment}"
             return inside if leads_to_schema(self._document, inside) else reference
         if not is_path:
             self._reject_ambiguous(fragment, reference)
-        for base in (resolver, self._resources[0][1]):
-            found = self._find(base, address if is_path else reference)
+        for resolver in (place.resolver, self._places[id(self._document)].resolver):
+            found = self._find(resolver, address if is_path else reference)
             if found is not None:
-                return f"#{found}{fragment if is_path else ''}"
+                return f"#{found.pointer}{fragment if is_path else ''}"
         return reference
 
     @cached_property
     def _has_inner_addresses(self) -> bool:
-        parts = subschemas(self._document)
-        return any("$id" in part for part in parts if part is not self._document)
+        return any("$id" in part for part in subschemas(self._document)[1:])
 
     @cached_property
-    def _pointers(self) -> dict[int, str]:
-        return {id(part): pointer for pointer, part in pointers(self._document)}
-
-    @cached_property
-    def _resources(self) -> list[tuple[str, Resolver[Any]]]:
-        """The path and the resolver of the document, then of every part with an address."""
+    def _places(self) -> dict[int, _Place]:
+        """The place of every schema in the document, by its identity."""
         from referencing import Registry
         from referencing.jsonschema import DRAFT202012
 
         root = DRAFT202012.create_resource(self._document)
         registry = Registry().with_resource(root.id() or "", root).crawl()
-        found = [("", registry.resolver(root.id() or ""))]
+        around = [("", registry.resolver(root.id() or ""))]  # parts with an address, innermost last
+        found: dict[int, _Place] = {}
         for pointer, part in pointers(self._document):
+            while not f"{pointer}/".startswith(f"{around[-1][0]}/"):
+                around.pop()
             if "$id" in part and pointer:
-                around = next(r for path, r in reversed(found) if _is_inside(pointer, path))
                 resource = DRAFT202012.create_resource(part)
-                found.append((pointer, around.in_subresource(resource)))
+                around.append((pointer, around[-1][1].in_subresource(resource)))
+            found[id(part)] = _Place(pointer, *around[-1])
         return found
 
-    def _resource_of(self, part: JsonSchema) -> tuple[str, Resolver[Any]]:
-        pointer = self._pointers.get(id(part), "")
-        around = [each for each in self._resources if _is_inside(pointer, each[0])]
-        return around[-1]
-
-    def _find(self, base: Resolver[Any], reference: str) -> str | None:
+    def _find(self, resolver: Resolver[Any], reference: str) -> _Place | None:
         from referencing.exceptions import Unresolvable
 
         try:
-            return self._pointers.get(id(base.lookup(reference).contents))
+            return self._places.get(id(resolver.lookup(reference).contents))
         except (Unresolvable, ValueError):
             return None
 
@@ -165,8 +158,13 @@ class _Locator:
             )
 
 
-def _is_inside(pointer: str, path: str) -> bool:
-    return pointer == path or pointer.startswith(f"{path}/")
+class _Place(NamedTuple):
+    """Where a schema is in its document."""
+
+    pointer: str
+    base: str
+    """The pointer of the innermost schema around it that has an address."""
+    resolver: Resolver[Any]
 
 
 def _read(schema: object, place: str = "") -> JsonSchema | bool:
@@ -184,11 +182,13 @@ def _read(schema: object, place: str = "") -> JsonSchema | bool:
             continue
         if name != key and name in schema:
             continue
+        if name == "required" and isinstance(value, bool):
+            continue  # about the property as a whole: see `_lift_required`
         if keyword is None:
             _read_other_drafts(read, name, value, place)
         else:
             _read_keyword(read, keyword, value, place)
-    _lift_required(read)
+    _lift_required(read, schema.get("properties"))
     # Until draft 2019-09 it describes the items after a tuple, and means nothing without one.
     others = read.pop("additionalItems", None)
     if others is not None and "prefixItems" in read:
@@ -196,16 +196,12 @@ def _read(schema: object, place: str = "") -> JsonSchema | bool:
     return read
 
 
-def _lift_required(read: JsonSchema) -> None:
+def _lift_required(read: JsonSchema, properties: object) -> None:
     # Draft 3, and a common slip: `required: true` inside a property instead of the object's list.
-    for name, item in (read.get("properties") or {}).items():
-        if (
-            isinstance(item, dict)
-            and isinstance(item.get("required"), bool)
-            and item.pop("required")
-        ):
-            names = read.get("required", [])
-            read["required"] = [*names, *([] if name in names else [name])]
+    for name, item in properties.items() if isinstance(properties, Mapping) else ():
+        if isinstance(item, Mapping) and item.get("required") is True:
+            names = read.setdefault("required", [])
+            names += [] if name in names else [str(name)]
 
 
 def _read_keyword(read: JsonSchema, keyword: Keyword, value: Any, place: str) -> None:
@@ -213,9 +209,9 @@ def _read_keyword(read: JsonSchema, keyword: Keyword, value: Any, place: str) ->
     if keyword.name == "items" and isinstance(value, (list, tuple)):  # until draft 2019-09
         keyword = KEYWORDS["prefixItems"]
     _check_value(keyword, value, place)
-    if keyword.nesting == "map":
+    if keyword.value == "schema map":
         value = {str(name): item for name, item in dict(value).items()}
-    if keyword.nesting != "none":
+    if keyword.has_schemas:
         read[keyword.name] = map_value(
             keyword, value, lambda child: _read(child.schema, child.place(place))
         )
@@ -224,7 +220,8 @@ def _read_keyword(read: JsonSchema, keyword: Keyword, value: Any, place: str) ->
     elif keyword.value == "count":
         read[keyword.name] = _read_count(keyword.name, value, place)
     elif keyword.name == "default":
-        _read_default(read, value)
+        with suppress(InvalidToolError):  # what JSON cannot express, the model cannot write either
+            read["default"] = plain_json(value)
     else:
         read[keyword.name] = plain_json(value)
 
@@ -258,16 +255,8 @@ def _read_dependencies(read: JsonSchema, value: Mapping[str, Any]) -> None:
             read.setdefault("dependentSchemas", {})[name] = _read(item)
 
 
-def _is_object(value: object) -> bool:
-    return isinstance(value, Mapping) or value == []  # PHP writes an empty object so
-
-
 def _is_list(value: object) -> bool:
     return isinstance(value, (list, tuple, set, frozenset))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _is_text(value: object) -> bool:
@@ -279,27 +268,24 @@ def _are_texts(value: Any) -> bool:
 
 
 _ACCEPTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "map": ("an object", _is_object),
+    # PHP writes an empty object as an empty list.
+    "schema map": ("an object", lambda value: isinstance(value, Mapping) or value == []),
+    "schemas": ("a list of schemas", _is_list),
     "list": ("a list", _is_list),
     "text": ("a string", _is_text),
-    "number": ("a number", _is_number),
+    "number": ("a number", lambda v: isinstance(v, (int, float)) and not isinstance(v, bool)),
     "limit": ("a number", lambda value: isinstance(value, (int, float))),
     "names": ("a list of names", lambda value: isinstance(value, bool) or _are_texts(value)),
     "type": ("a string or a list of strings", lambda value: _is_text(value) or _are_texts(value)),
 }
-"""For kinds of values and of nesting: what they are called, and how they are recognized."""
-
-_ACCEPTED_BY = {
-    name: _ACCEPTED.get(row.nesting) or _ACCEPTED.get(row.value) for name, row in KEYWORDS.items()
-}
+"""For values of keywords: what they are called, and how they are recognized."""
 
 
 def _check_value(keyword: Keyword, value: object, place: str) -> None:
-    accepted = _ACCEPTED_BY[keyword.name]
+    accepted = _ACCEPTED.get(keyword.value)
     if accepted and not accepted[1](value):
-        schemas = " of schemas" if keyword.nesting == "list" else ""
         raise InvalidToolError(
-            f"{_at(place)}{keyword.name!r} must be {accepted[0]}{schemas}, not {value!r}."
+            f"{_at(place)}{keyword.name!r} must be {accepted[0]}, not {value!r}."
         )
 
 
@@ -333,13 +319,6 @@ def _read_type(read: JsonSchema, value: Any, place: str) -> None:
         read["type"] = names if isinstance(value, list) else names[0]
 
 
-def _read_default(read: JsonSchema, value: object) -> None:
-    try:
-        read["default"] = plain_json(value)
-    except InvalidToolError:
-        return  # JSON cannot express it, so the model could not write it either
-
-
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
@@ -358,11 +337,6 @@ def plain_json(value: object) -> Any:
             return [plain_json(item) for item in value]
         case AbstractSet():
             return sorted((plain_json(item) for item in value), key=repr)
-        case _:
-            return _jsonable(value)
-
-
-def _jsonable(value: object) -> Any:
     try:
         return to_jsonable_python(value, inf_nan_mode="constants")
     except (PydanticSerializationError, ValueError) as error:
@@ -373,31 +347,15 @@ class KnownSchema(dict[str, Any]):
     """A schema that is read once and never changed: that of a class or of a function."""
 
     @cached_property
-    def text(self) -> str | None:
-        """See `schema_text`."""
-        return _text(self)
+    def text(self) -> str:
+        """Its JSON."""
+        return json.dumps(self)
 
 
-def schema_text(schema: object) -> str | None:
-    """Return a schema's JSON; None where it contains more than JSON, such as a default object."""
-    return schema.text if isinstance(schema, KnownSchema) else _text(schema)
+def schema_text(schema: object) -> str:
+    """Return a schema's JSON.
 
-
-def _text(schema: object) -> str | None:
-    try:
-        return json.dumps(schema)
-    except (TypeError, ValueError):
-        return None
-
-
-def is_finite(value: object) -> bool:
-    """Return whether JSON can express every number in a value."""
-    match value:
-        case float():
-            return math.isfinite(value)
-        case dict():
-            return all(map(is_finite, value.values()))
-        case list():
-            return all(map(is_finite, value))
-        case _:
-            return True
+    Raises:
+        TypeError, ValueError: It contains more than JSON, such as a default object.
+    """
+    return schema.text if isinstance(schema, KnownSchema) else json.dumps(schema)

@@ -1,10 +1,16 @@
-"""A cleaned JSON schema -> the form that is sent as `parametersJsonSchema` or `responseJsonSchema`.
+"""A cleaned JSON schema -> the form that is sent: JSON Schema, or the API's older Schema message.
 
-Three things change. What no keyword that Gemini follows can express (exclusive limits, `true` or an
-object as the only value, examples) moves into the description; other packages drop exclusive limits
-altogether. Required properties without a schema get one, see `specify_required`. And definitions
-that require themselves again are loosened, see `loosen_loops`.
-Parameters whose names the API does not accept are renamed by `rename_parameters`.
+As JSON Schema (`parametersJsonSchema`, `responseJsonSchema`), three things change. What no keyword
+that Gemini follows can express (exclusive limits, `true` or an object as the only value, examples)
+moves into the description; other packages drop exclusive limits altogether. Required properties
+without a schema get one, see `specify_required`. And definitions that require themselves again are
+loosened, see `loosen_loops`.
+
+The Schema message (`parameters`, `responseSchema`) is for models that do not accept JSON Schema. It
+is an OpenAPI subset: no references, no type lists, enums of strings only, every array with items,
+every object with properties. A schema in it has one type, or is an `anyOf` of such and nothing
+else: Vertex says "When using any_of, it must be the only field set." What it has no field for moves
+into the description, in the wording of the keyword table.
 
 The rendered schema matches more values than the user meant, so that it is for the wire alone:
 arguments are validated against the cleaned schema.
@@ -13,40 +19,34 @@ arguments are validated against the cleaned schema.
 from __future__ import annotations
 
 import json
+import math
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, keywords_in, say, write
-from langchain_gemini_tools.wire.schema.read import plain_json
-from langchain_gemini_tools.wire.schema.rules import (
+from langchain_gemini_tools.wire.schema.clean import (
     EXCLUSIVE,
     describe,
-    describe_examples,
+    merge_schemas,
     settle_limits,
     type_of,
 )
+from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, keywords_in, say, write
 from langchain_gemini_tools.wire.schema.walk import (
-    Child,
+    TooLargeError,
+    cyclic_references,
     definition_name,
-    endless_definitions,
+    loosen_loops,
     map_children,
-    map_value,
-    needed_items,
-    needed_properties,
-    reachable,
-    same_value,
     subschemas,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from langchain_gemini_tools.wire.schema.keywords import Keyword
     from langchain_gemini_tools.wire.shapes import JsonSchema
 
-ALWAYS_GIVEN = "Always give this."
-"""What the description of a property says that is required and sent as optional."""
-
-_WORDED = "|".join(name for name, row in KEYWORDS.items() if row.json_schema == "worded")
+_WORDED = "|".join(name for name, row in KEYWORDS.items() if row.sent == "worded")
 _TO_DESCRIBE = re.compile(rf'"(?:(?:{_WORDED})":|enum": \[[^"\d-])')
 """In the JSON of a schema: keywords to describe, and enums of neither strings nor numbers."""
 
@@ -117,10 +117,7 @@ def _describe_all(schema: Any, *, is_condition: bool) -> Any:
     if not is_condition:
         settle_limits(described)
     for keyword in keywords_in(described):
-        if keyword.json_schema != "worded" or (is_condition and keyword.kind != "annotation"):
-            continue
-        if keyword.name == "examples":
-            describe_examples(described)
+        if keyword.sent != "worded" or (is_condition and keyword.kind != "annotation"):
             continue
         value = described.pop(keyword.name)
         if keyword.name in EXCLUSIVE:
@@ -160,186 +157,323 @@ def describe_item_limits(schema: Any) -> Any:
     return described
 
 
-class _Step(NamedTuple):
-    """One definition needs another one, by a required property or directly."""
+# The API's Schema message
 
-    source: str
-    target: str
-    owner: JsonSchema | None
-    """The schema that requires the property."""
-    name: str
-    """The property."""
+_KINDS = ("STRING", "INTEGER", "NUMBER", "BOOLEAN", "ARRAY", "OBJECT")
+_ANY_KIND = ("STRING", "NUMBER", "BOOLEAN", "ARRAY", "OBJECT")
+_IN_CHOICES = frozenset(
+    name for name, row in KEYWORDS.items() if row.openapi and row.about != "same"
+)
+"""Keywords that, beside `anyOf`, are repeated in every choice."""
+_FORMATS = {
+    "STRING": {"date-time", "enum"},
+    "INTEGER": {"int32", "int64"},
+    "NUMBER": {"float", "double"},
+}
 
-
-def loosen_loops(schema: JsonSchema) -> JsonSchema:
-    """Make optional what closes a loop of required properties between definitions.
-
-    The reference: "Cyclic references are unrolled to a limited degree and, as such, may only be
-    used within non-required properties. (Nullable properties are not sufficient.)" The error of the
-    API is milder: "ref loops are only supported if they include optional or nullable property
-    values, or a potentially-zero-length array items, but a ref loop of required fields was found at
-    $defs.And.left". A choice with another way out (`left: Leaf | And`) is rejected by both. So
-    where every way back to a definition is required, the property that closes the loop is sent as
-    optional, and its description says that it is not. An array that may be empty ends a loop.
-
-    This only concerns the JSON Schema form: prompts, and the Schema message, which has no
-    references, keep what the user required.
-
-    Returns:
-        A copy, or the schema itself if it has no such loop. What no finite value matches
-        stays: the lint reports it.
-    """
-    if not schema.get("$defs"):
-        return schema
-    endless = set(endless_definitions(schema))
-    if not _steps_of_loops(schema["$defs"], endless):
-        return schema
-    definitions: JsonSchema = plain_json(schema["$defs"])
-    for is_any_accepted in (False, True):  # first where the property itself offers another way out
-        for step in _steps_of_loops(definitions, endless):
-            if step.owner is not None and (is_any_accepted or _offers_a_choice(step)):
-                _loosen(step.owner, step.name)
-    return {**schema, "$defs": definitions}
-
-
-def _steps_of_loops(definitions: JsonSchema, endless: set[str]) -> list[_Step]:
-    steps = [
-        step
-        for source in definitions.keys() - endless
-        for step in _steps(source, definitions[source], None, "")
+_FREE_KEY = {"type": "STRING", "description": "Stands for any key and value of your choice."}
+_ANY_ITEM: JsonSchema = {
+    "anyOf": [
+        {"type": "STRING"},
+        {"type": "NUMBER"},
+        {"type": "BOOLEAN"},
+        {"type": "OBJECT", "properties": {"any_key": _FREE_KEY}},
     ]
-    needs: dict[str, set[str]] = {}
-    for step in steps:
-        needs.setdefault(step.source, set()).add(step.target)
-    return [
-        step
-        for step in steps
-        if step.source == step.target or step.source in reachable(needs, step.target)
-    ]
+}
+"""A schema for anything but an array, as it has to end somewhere."""
+
+# Without references a small schema can become huge. The deepest that stays below is sent.
+_MAX_SUBSCHEMAS = 2_000
+_DEPTHS = (32, 8, 4, 2, 1)
 
 
-def _steps(source: str, schema: Any, owner: JsonSchema | None, name: str) -> Iterator[_Step]:
-    """Iterate over the definitions that a value of this schema needs, in any of its choices."""
-    if not isinstance(schema, dict):
-        return
-    if "$ref" in schema:
-        yield _Step(source, definition_name(schema), owner, name)
-    for keyword in ("anyOf", "oneOf", "allOf"):
-        for choice in schema.get(keyword) or ():
-            yield from _steps(source, choice, owner, name)
-    for item in needed_items(schema):
-        yield from _steps(source, item, owner, name)
-    for needed, child in needed_properties(schema):
-        yield from _steps(source, child, schema, needed)
+def render_openapi_parameters(schema: JsonSchema) -> JsonSchema | None:
+    """Return the Schema message for a function's parameters; None for a function without any."""
+    rendered = render_openapi_schema(schema)
+    if "anyOf" in rendered:
+        rendered = _as_one_object(rendered["anyOf"])
+    return rendered if rendered.get("properties") else None
 
 
-def _offers_a_choice(step: _Step) -> bool:
-    schema = (step.owner or {})["properties"][step.name]
-    return len(schema.get("anyOf") or schema.get("oneOf") or ()) > 1
+def render_openapi_schema(schema: JsonSchema) -> JsonSchema:
+    """Return the Schema message for a cleaned schema."""
+    schema = describe_the_rest(schema)
+    definitions = schema.get("$defs") or {}
+    for depth in _DEPTHS:
+        try:
+            return _Renderer(definitions, depth, _MAX_SUBSCHEMAS).render(schema)
+        except TooLargeError:
+            continue
+    return _Renderer(definitions, 0, math.inf).render(schema)
 
 
-def _loosen(owner: JsonSchema, name: str) -> None:
-    required = owner.get("required", [])
-    if name not in required:
-        return  # two ways lead through it
-    owner["required"] = [other for other in required if other != name]
-    if not owner["required"]:
-        del owner["required"]
-    schema = owner["properties"][name]
-    if "$ref" in schema:  # nothing may stand beside it
-        schema = {"anyOf": [schema]}
-    description = f"{schema.get('description', '')} {ALWAYS_GIVEN}".lstrip()
-    owner["properties"][name] = {**schema, "description": description}
+def find_keywords_without_field(schema: JsonSchema) -> list[str]:
+    """Return the keywords of a schema that the Schema message can only describe in words."""
+    found: set[str] = set()
+    for part in subschemas(schema):
+        for name, value in part.items():
+            has_meaning = name in KEYWORDS and KEYWORDS[name].kind in {"constraint", "reference"}
+            if (
+                has_meaning
+                and KEYWORDS[name].openapi in {"", "partly"}
+                and not isinstance(value, bool)
+            ):
+                found.add(name)
+        if any(not isinstance(value, str) for value in part.get("enum") or ()):
+            found.add("enum with values that are not text")
+    needs = {
+        name: {definition_name(part) for part in subschemas(definition)}
+        for name, definition in (schema.get("$defs") or {}).items()
+    }
+    if cyclic_references(needs):
+        found.add("$ref to a schema around it")
+    return sorted(found)
 
 
-# Names of parameters
+class _Renderer:
+    """Renders one document; knows which of its definitions are being written."""
 
+    def __init__(self, definitions: JsonSchema, max_open: int, limit: float) -> None:
+        self._definitions = definitions
+        self._open: list[str] = []
+        self._max_open = max_open
+        self._left = limit
 
-def parameter_names(schema: JsonSchema) -> list[str]:
-    """Return the names of all parameters that a function's cleaned schema describes, in order."""
-    parts = same_value(schema, schema.get("$defs") or {})
-    return list(dict.fromkeys(name for part in parts for name in part.get("properties") or ()))
-
-
-def rename_parameters(schema: JsonSchema, names: Mapping[str, str]) -> JsonSchema:
-    """Return a copy of a cleaned schema with other names of parameters.
-
-    A parameter is mentioned wherever a schema describes the arguments as a whole: in `properties`,
-    in `required`, and in the choices and conditions beside them. The API accepts any name further
-    inside.
-
-    Args:
-        schema: The schema of a function's arguments.
-        names: The user's names -> the names to send.
-    """
-    return _Renaming(schema, names).render()
-
-
-class _Renaming:
-    """Renames the parameters of one schema.
-
-    A definition may describe the arguments in one place and a value inside them in another. The
-    first kind of reference therefore leads to a renamed copy of the definition.
-    """
-
-    def __init__(self, schema: JsonSchema, names: Mapping[str, str]) -> None:
-        self._schema = schema
-        self._names = names
-        self._definitions: JsonSchema = dict(schema.get("$defs") or {})
-        self._copies: dict[str, str] = {}
-
-    def render(self) -> JsonSchema:
-        renamed: JsonSchema = self._rename(self._schema)
-        return {**renamed, "$defs": self._definitions} if self._definitions else renamed
-
-    def _rename(self, schema: Any) -> Any:
+    def render(self, schema: Any) -> JsonSchema:
+        self._left -= 1
+        if self._left < 0:
+            raise TooLargeError
         if not isinstance(schema, dict):
-            return schema
-        return {keyword: self._rename_keyword(keyword, value) for keyword, value in schema.items()}
+            schema = {}
+        if "$ref" in schema:
+            return self._follow(definition_name(schema), {})
+        choices = schema.get("anyOf") or schema.get("oneOf") or []
+        if choices:
+            return self._render_choices(choices, schema)
+        kinds, is_nullable = _kinds(schema)
+        branches = [self._render_kind(kind, schema) for kind in kinds]
+        return _join(branches, schema, is_nullable=is_nullable)
 
-    def _rename_keyword(self, name: str, value: Any) -> Any:
-        if name not in KEYWORDS:
-            return value
-        keyword = KEYWORDS[name]
-        if keyword.kind == "reference":
-            return self._refer_to_copy(value)
-        if keyword.about == "key":  # the user's pattern need not match the other names
-            return {"anyOf": [value, {"type": "string", "enum": [*self._names.values()]}]}
-        if keyword.about == "same":
-            value = map_value(keyword, value, self._rename_child)
-        return self._rename_in_value(keyword.names, value)
+    def _follow(self, name: str, around: JsonSchema) -> JsonSchema:
+        """Render a definition; one that leads back to itself is cut off, with a note."""
+        target = self._definitions.get(name) or {}
+        if name in self._open or len(self._open) >= self._max_open:
+            return self._cut(name, target)
+        self._open.append(name)
+        try:
+            return self._render_choice(target, around)
+        finally:
+            self._open.pop()
 
-    def _rename_child(self, child: Child) -> Any:
-        return self._rename(child.schema)
+    def _cut(self, name: str, target: JsonSchema) -> JsonSchema:
+        is_object = target.get("type") == "object"
+        kind = "An object" if is_object else "A value"
+        if name in self._open:
+            text = f"{kind} of the same form as the {name} around it."
+        else:
+            text = f"{kind} of the form {name}."
+            if keys := ", ".join(target.get("properties", ())):
+                text += f" Its keys: {keys}."
+        return self.render({"description": text} | ({"type": "object"} if is_object else {}))
 
-    def _rename_in_value(self, where: str, value: Any) -> Any:
-        match where:
-            case "keys" | "value":
-                return self._rename_keys(value)
-            case "list":
-                return self._rename_list(value)
-            case "lists by key":
-                return self._rename_keys({key: self._rename_list(value[key]) for key in value})
-            case "values":
-                return [self._rename_keys(item) for item in value]
-            case _:
-                return value
+    def _render_choices(self, choices: list[Any], schema: JsonSchema) -> JsonSchema:
+        around = {key: value for key, value in schema.items() if key in _IN_CHOICES}
+        about_all = {key: value for key, value in schema.items() if key not in _IN_CHOICES}
+        others = [choice for choice in choices if not _is_null(choice)]
+        branches = _branches([self._render_choice(choice, around) for choice in others])
+        return _join(branches, about_all, is_nullable=len(others) < len(choices))
 
-    def _rename_list(self, names: list[str]) -> list[str]:
-        return [self._names.get(name, name) for name in names]
+    def _render_choice(self, choice: Any, around: JsonSchema) -> JsonSchema:
+        if not around or not isinstance(choice, dict):
+            return self.render(choice)
+        if "$ref" in choice:
+            return self._follow(definition_name(choice), around)
+        merged = merge_schemas(around, choice)
+        if merged is None:  # then the description states it
+            merged = choice | {"allOf": [*choice.get("allOf", []), around]}
+        return self.render(merged)
 
-    def _rename_keys(self, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        return {self._names.get(name, name): item for name, item in value.items()}
+    def _render_kind(self, kind: str, schema: JsonSchema) -> JsonSchema:
+        rendered: JsonSchema = {"type": kind}
+        for name, value in schema.items():
+            if name in KEYWORDS and kind in KEYWORDS[name].openapi:
+                rendered[name] = value
+        if schema.get("format") in _FORMATS.get(kind, ()):
+            rendered["format"] = schema["format"]
+        match kind:
+            case "OBJECT":
+                return rendered | self._render_members(schema)
+            case "ARRAY":
+                return rendered | {"items": self._render_items(schema)}
+            case "STRING" if "enum" in schema:
+                texts = [value for value in schema["enum"] if isinstance(value, str)]
+                # The API says about an empty string: "cannot be empty".
+                return rendered | ({"enum": texts} if all(texts) and texts else {})
+        return rendered
 
-    def _refer_to_copy(self, reference: str) -> str:
-        definition = definition_name({"$ref": reference})
-        if reference not in self._copies and definition in self._definitions:
-            name = f"{definition}_arguments"
-            while name in self._definitions:
-                name += "_"
-            self._copies[reference] = f"#/$defs/{name}"
-            self._definitions[name] = {}  # reserved first: the definition may refer to itself
-            self._definitions[name] = self._rename(self._definitions[definition])
-        return self._copies.get(reference, reference)
+    def _render_members(self, schema: JsonSchema) -> JsonSchema:
+        if not (properties := schema.get("properties")):
+            # The API says: "should be non-empty for OBJECT type".
+            return {"properties": {"any_key": self._render_any_key(schema)}}
+        members: JsonSchema = {
+            "properties": {name: self.render(child) for name, child in properties.items()}
+        }
+        for key in ("required", "propertyOrdering"):
+            if names := [name for name in schema.get(key, ()) if name in properties]:
+                members[key] = names
+        return members
+
+    def _render_any_key(self, schema: JsonSchema) -> JsonSchema:
+        others = schema.get("additionalProperties", True)
+        if others is False and (patterns := schema.get("patternProperties")):
+            about = {"description": f"Stands for any key that matches {' or '.join(patterns)}."}
+            kinds = [self.render(schema) for schema in patterns.values()]
+            return _join(_branches(kinds), about, is_nullable=False)
+        if others is False:
+            return {"type": "STRING", "description": "Leave it out: this object has no keys."}
+        if others in (True, {}):
+            return _FREE_KEY
+        about = {"description": "Stands for any key of your choice."}
+        return _join(_branches([self.render(others)]), about, is_nullable=False)
+
+    def _render_items(self, schema: JsonSchema) -> JsonSchema:
+        first, others = schema.get("prefixItems", []), schema.get("items")
+        if not first:
+            return self.render(others) if others else _ANY_ITEM
+        is_closed = schema.get("maxItems", math.inf) <= len(first)
+        kinds = [self.render(item) for item in first]
+        if not is_closed:
+            kinds.append(self.render(others) if others else _ANY_ITEM)
+        branches = _branches(kinds)
+        return branches[0] if len(branches) == 1 else {"anyOf": branches}
+
+
+def _kinds(schema: JsonSchema) -> tuple[list[str], bool]:
+    """Return the types of a schema as the API spells them, and whether null is one of them."""
+    given = schema.get("type") or _implied_types(schema)
+    names = given if isinstance(given, list) else [given]
+    kinds = [name.upper() for name in names if name.upper() in _KINDS]
+    is_nullable = "null" in names
+    return (kinds, is_nullable) if kinds or is_nullable else (list(_ANY_KIND), True)
+
+
+def _implied_types(schema: JsonSchema) -> list[str]:
+    if "properties" in schema or "additionalProperties" in schema:
+        return ["object"]
+    return ["array"] if "items" in schema or "prefixItems" in schema else []
+
+
+def _is_null(schema: Any) -> bool:
+    return isinstance(schema, dict) and schema.get("type") == "null"
+
+
+def _branches(schemas: list[JsonSchema]) -> list[JsonSchema]:
+    """Return the schemas of one type each in some schemas, each once."""
+    branches: list[JsonSchema] = []
+    for schema in schemas:
+        branches += [b for b in schema.get("anyOf", [schema]) if b not in branches]
+    return branches
+
+
+def _join(branches: list[JsonSchema], schema: JsonSchema, *, is_nullable: bool) -> JsonSchema:
+    """Join branches into one schema; what concerns them all is on the first one."""
+    null: JsonSchema = {"type": "STRING", "description": "Must be null."}
+    first = dict(branches[0]) if branches else null
+    if is_nullable:
+        first["nullable"] = True
+    if "title" in schema:
+        first.setdefault("title", schema["title"])
+    if len(branches) < 2 and schema.get("default") is not None:
+        first["default"] = schema["default"]
+    if description := _description(schema, [first, *branches[1:]]):
+        first["description"] = description
+    return first if len(branches) < 2 else {"anyOf": [first, *branches[1:]]}
+
+
+def _as_one_object(choices: list[JsonSchema]) -> JsonSchema:
+    """Merge a choice between objects: about parameters the API says "should be of type OBJECT"."""
+    objects = [choice for choice in choices if choice["type"] == "OBJECT"]
+    properties: dict[str, JsonSchema] = {}
+    for choice in objects:
+        for name, child in choice["properties"].items():
+            known = properties.setdefault(name, child)
+            if known != child:
+                either = [*known.get("anyOf", [known]), *child.get("anyOf", [child])]
+                properties[name] = {"anyOf": either}
+    needed = [set(choice.get("required", ())) for choice in objects]
+    required = [name for name in properties if all(name in names for names in needed)]
+    described = [choice["description"] for choice in objects if "description" in choice]
+    merged: JsonSchema = {"type": "OBJECT", "properties": properties}
+    sentences = [*dict.fromkeys(described), _describe_keys(objects, required)]
+    if description := " ".join(filter(None, sentences)):
+        merged["description"] = description
+    return merged | ({"required": required} if required else {})
+
+
+def _describe_keys(objects: list[JsonSchema], always: list[str]) -> str:
+    """Say which keys belong together; where all choices have the same, which of them are needed."""
+    if all(choice["properties"].keys() == objects[0]["properties"].keys() for choice in objects):
+        needed = [_names(choice.get("required", [])) for choice in objects]
+        is_free = any(set(choice.get("required", [])) <= set(always) for choice in objects)
+        return "" if is_free else f"Give at least the keys of one of these: {' or '.join(needed)}."
+    sets = " or ".join(_describe_set(choice, always) for choice in objects)
+    return f"Give the keys of one of these: {sets}."
+
+
+def _describe_set(choice: JsonSchema, always: list[str]) -> str:
+    keys, needed = choice["properties"], choice.get("required", [])
+    is_clear = set(needed) <= set(always) or len(needed) == len(keys)
+    return _names(keys) if is_clear else f"{_names(keys)}, at least {_names(needed)}"
+
+
+def _names(names: Iterable[str]) -> str:
+    return write(list(names))
+
+
+def _description(schema: JsonSchema, branches: Sequence[JsonSchema]) -> str:
+    """Return the schema's description, its first branch's, then what no field says."""
+    own, first = schema.get("description"), branches[0].get("description")
+    sentences = [own, None if first == own else first, *_sentences(schema, branches)]
+    return " ".join(text for text in sentences if text)
+
+
+def _sentences(schema: JsonSchema, branches: Sequence[JsonSchema]) -> Iterator[str]:
+    values = schema.get("enum")
+    if values and all(branch.get("enum") != values for branch in branches):
+        yield f"One of: {', '.join(map(write, values))}."
+    worded = [row for row in keywords_in(schema) if row.wording]
+    for keyword in worded:
+        if keyword.kind != "annotation" and not _is_stated(keyword, schema, branches):
+            yield _sentence(keyword, schema[keyword.name])
+    stated = {name for branch in branches for name in branch.get("required", ())}
+    if required := [name for name in schema.get("required", ()) if name not in stated]:
+        yield f"Required keys: {', '.join(required)}."
+    for keyword in worded:
+        value = schema[keyword.name]
+        if keyword.kind == "annotation" and value is not None and keyword.name not in branches[0]:
+            yield say(keyword, value)
+
+
+def _sentence(keyword: Keyword, value: Any) -> str:
+    if value is False and _describes_others(keyword):
+        return f"No {keyword.wording.lower().partition(':')[0]}."
+    # References stay only where a definition contains itself, and is known by its name.
+    return say(keyword, value).replace('"#/$defs/', '"')
+
+
+def _describes_others(keyword: Keyword) -> bool:
+    return keyword.wording.startswith("Other")
+
+
+def _is_stated(keyword: Keyword, schema: JsonSchema, branches: Sequence[JsonSchema]) -> bool:
+    """Return whether a field states a keyword, or there is nothing to state."""
+    name, value = keyword.name, schema[keyword.name]
+    if name == "oneOf":
+        return "anyOf" not in schema
+    if name == "additionalProperties" and not schema.get("properties"):
+        return "anyOf" not in schema  # the property that stands for any key states it
+    if keyword.value == "schema" and (
+        value is True or (value == {} and _describes_others(keyword))
+    ):
+        return True
+    return any(branch.get(name) == value for branch in branches)

@@ -1,15 +1,16 @@
-"""Walks over JSON schemas: what is inside them, and where their references lead.
+"""Walks over JSON schemas: what is inside them, where references lead, and which lead back.
 
 A property may be called `$ref`, `items` or `type`, and an `enum`, a `default` or an example may
 contain anything that looks like a schema. Every walk therefore goes through these functions, which
-follow the nesting of each keyword in the table and nothing else.
+follow what the table says about each keyword and nothing else.
 """
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
@@ -17,7 +18,7 @@ from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, Keyword, keywords_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from langchain_gemini_tools.wire.shapes import JsonSchema
 
@@ -45,7 +46,7 @@ class Child(NamedTuple):
         return parent
 
 
-_NESTED = {name: row for name, row in KEYWORDS.items() if row.nesting != "none"}
+_NESTED = {name: row for name, row in KEYWORDS.items() if row.has_schemas}
 
 
 def children(schema: object) -> list[Child]:
@@ -59,11 +60,11 @@ def children(schema: object) -> list[Child]:
 
 
 def _children(keyword: Keyword, value: object) -> list[Child]:
-    if keyword.nesting == "schema":
+    if keyword.value == "schema":
         return [Child(value, keyword)]
-    if keyword.nesting == "list" and isinstance(value, list):
+    if keyword.value == "schemas" and isinstance(value, list):
         return [Child(item, keyword, str(index)) for index, item in enumerate(value)]
-    if keyword.nesting == "map" and isinstance(value, dict):
+    if keyword.value == "schema map" and isinstance(value, dict):
         return [Child(item, keyword, name) for name, item in value.items()]
     return []
 
@@ -81,12 +82,13 @@ def map_children(schema: Mapping[str, Any], change: Callable[[Child], Any]) -> J
 
 def map_value(keyword: Keyword, value: Any, change: Callable[[Child], Any]) -> Any:
     """Return the value of a keyword with every schema directly inside it changed."""
-    if keyword.nesting == "schema":
-        return change(Child(value, keyword))
-    if keyword.nesting == "list":
-        return [change(Child(item, keyword, str(n))) for n, item in enumerate(value)]
-    if keyword.nesting == "map":
-        return {name: change(Child(item, keyword, name)) for name, item in value.items()}
+    match keyword.value:
+        case "schema":
+            return change(Child(value, keyword))
+        case "schemas":
+            return [change(Child(item, keyword, str(n))) for n, item in enumerate(value)]
+        case "schema map":
+            return {name: change(Child(item, keyword, name)) for name, item in value.items()}
     return value
 
 
@@ -103,21 +105,12 @@ def subschemas(schema: object, *, with_definitions: bool = True) -> list[JsonSch
         part = pending.pop()
         if isinstance(part, dict):
             found.append(part)
-            inner: list[Any] = []
-            for name, value in part.items():
-                keyword = _NESTED.get(name)
-                if keyword and (with_definitions or keyword.kind != "definitions"):
-                    inner += _schemas(keyword, value)
-            pending += reversed(inner)
+            pending += [
+                child.schema
+                for child in reversed(children(part))
+                if with_definitions or child.keyword.kind != "definitions"
+            ]
     return found
-
-
-def _schemas(keyword: Keyword, value: object) -> Iterable[Any]:
-    if keyword.nesting == "schema":
-        return (value,)
-    if keyword.nesting == "list":
-        return value if isinstance(value, list) else ()
-    return value.values() if isinstance(value, dict) else ()
 
 
 def pointers(schema: object, start: str = "") -> Iterator[tuple[str, JsonSchema]]:
@@ -126,38 +119,36 @@ def pointers(schema: object, start: str = "") -> Iterator[tuple[str, JsonSchema]
         yield start, schema
     for child in children(schema):
         pointer = f"{start}/{child.keyword.name}"
-        if child.keyword.nesting != "schema":
+        if child.keyword.value != "schema":
             pointer += "/" + child.name.replace("~", "~0").replace("/", "~1").replace("%", "%25")
         yield from pointers(child.schema, pointer)
 
 
-def same_value(schema: object, definitions: Mapping[str, Any]) -> Iterator[JsonSchema]:
+def same_value(
+    schema: object, definitions: Mapping[str, Any], followed: set[str] | None = None
+) -> Iterator[JsonSchema]:
     """Iterate over a cleaned schema and every schema inside it that describes the same value.
 
     Args:
         schema: The schema.
         definitions: The definitions that it may refer to; each is visited once.
+        followed: Definitions that were visited already.
     """
-    return _same_value(schema, definitions, set())
-
-
-def _same_value(
-    schema: object, definitions: Mapping[str, Any], followed: set[str]
-) -> Iterator[JsonSchema]:
     if not isinstance(schema, dict):
         return
     yield schema
-    inner: list[Any] = []
-    for name, value in schema.items():
-        keyword = _NESTED.get(name)
-        if keyword and keyword.about == "same":
-            inner += _schemas(keyword, value)
+    inner = [child.schema for child in children(schema) if child.keyword.about == "same"]
+    followed = set() if followed is None else followed
     definition = definition_name(schema)
     if definition in definitions and definition not in followed:
         followed.add(definition)
         inner.append(definitions[definition])
     for each in inner:
-        yield from _same_value(each, definitions, followed)
+        yield from same_value(each, definitions, followed)
+
+
+class TooLargeError(Exception):
+    """Writing the references of a schema out made it too large."""
 
 
 def definition_name(schema: Mapping[str, Any]) -> str:
@@ -176,6 +167,8 @@ class Part:
     described: frozenset[str] | None = None
     """The keys that this schema, or one about the same object, describes; None where any key is
     described, or none is required."""
+    definition: str = ""
+    """The definition that it is, if a reference led to it."""
 
     @property
     def undescribed(self) -> list[str]:
@@ -185,48 +178,36 @@ class Part:
         return sorted({*self.schema.get("required", ())} - self.described)
 
 
-def parts(schema: Mapping[str, Any]) -> Iterator[Part]:
+def parts(schema: JsonSchema) -> Iterator[Part]:
     """Iterate over the parts of a cleaned schema; a definition is where it is first referred to."""
-    return _PartWalk(schema.get("$defs") or {}).enter(schema, "", 0)
+    definitions = schema.get("$defs") or {}
+    return _parts(Part(schema, described=_described_keys(schema, definitions)), definitions, set())
 
 
-def definition_paths(schema: Mapping[str, Any]) -> dict[str, str]:
-    """Return the path at which each definition of a cleaned schema is first referred to."""
-    walk = _PartWalk(schema.get("$defs") or {})
-    for _ in walk.enter(schema, "", 0):
-        pass
-    return walk.paths
+def _parts(part: Part, definitions: Mapping[str, Any], entered: set[str]) -> Iterator[Part]:
+    yield part
+    inner: list[Part] = []
+    for keyword in keywords_in(part.schema):
+        if keyword.kind != "definitions":
+            for child in _children(keyword, part.schema[keyword.name]):
+                inner += _inner_part(child, part, definitions)
+    for each in inner:
+        yield from _parts(each, definitions, entered)
+    definition = definition_name(part.schema)
+    if definition in definitions and definition not in entered:
+        entered.add(definition)
+        found = replace(part, schema=definitions[definition], definition=definition)
+        yield from _parts(found, definitions, entered)
 
 
-@dataclass
-class _PartWalk:
-    definitions: Mapping[str, Any]
-    paths: dict[str, str] = field(default_factory=dict)
-
-    def enter(self, schema: object, path: str, depth: int) -> Iterator[Part]:
-        """Start with a schema that describes another value than the one around it."""
-        if isinstance(schema, dict):
-            described = _described_keys(schema, self.definitions)
-            yield from self._walk(Part(schema, path, depth, described))
-
-    def _walk(self, part: Part) -> Iterator[Part]:
-        yield part
-        for keyword in keywords_in(part.schema):
-            if keyword.kind != "definitions":
-                for child in _children(keyword, part.schema[keyword.name]):
-                    yield from self._child(child, part)
-        definition = definition_name(part.schema)
-        if definition in self.definitions and definition not in self.paths:
-            self.paths[definition] = part.path
-            yield from self._walk(replace(part, schema=self.definitions[definition]))
-
-    def _child(self, child: Child, parent: Part) -> Iterator[Part]:
-        depth = parent.depth + 1
-        if child.keyword.about != "same":
-            yield from self.enter(child.schema, child.place(parent.path), depth)
-        elif isinstance(child.schema, dict):
-            described = None if child.keyword.is_condition else parent.described
-            yield from self._walk(Part(child.schema, parent.path, depth, described))
+def _inner_part(child: Child, parent: Part, definitions: Mapping[str, Any]) -> list[Part]:
+    if not isinstance(child.schema, dict):
+        return []
+    if child.keyword.about != "same":
+        described = _described_keys(child.schema, definitions)
+    else:
+        described = None if child.keyword.is_condition else parent.described
+    return [Part(child.schema, child.place(parent.path), parent.depth + 1, described)]
 
 
 def _described_keys(schema: JsonSchema, definitions: Mapping[str, Any]) -> frozenset[str] | None:
@@ -268,14 +249,13 @@ def leads_to_schema(document: Mapping[str, Any], reference: str) -> bool:
     is_schema = True  # not a list or an object of schemas
     for key in _keys(reference[1:]):
         keyword = KEYWORDS.get(key) or KEYWORDS.get(f"${key}")  # `#/defs/...`
-        nesting = keyword.nesting if keyword else "none"
-        if is_schema and nesting == "none":
+        if is_schema and not (keyword and keyword.has_schemas):
             return False
         try:
             node = _step(node, key, reference)
         except InvalidToolError:
             return False
-        is_schema = not is_schema or nesting == "schema"
+        is_schema = not is_schema or (keyword is not None and keyword.value == "schema")
     return is_schema and isinstance(node, (dict, bool))
 
 
@@ -299,7 +279,7 @@ def references(schema: object) -> list[JsonSchema]:
     return [part for part in parts if isinstance(part.get("$ref"), str)]
 
 
-def reference_graph(document: JsonSchema) -> dict[str, set[str]]:
+def reference_graph(document: Any) -> dict[str, set[str]]:
     """Return, for every reference that the document follows, the references in its target."""
     graph: dict[str, set[str]] = {}
     pending = [part["$ref"] for part in references(document)]
@@ -314,10 +294,10 @@ def reference_graph(document: JsonSchema) -> dict[str, set[str]]:
 
 def cyclic_references(graph: Mapping[str, set[str]]) -> frozenset[str]:
     """Return the references that lead back to themselves, and so cannot be written out."""
-    return frozenset(start for start in graph if start in reachable(graph, start))
+    return frozenset(start for start in graph if start in _reachable(graph, start))
 
 
-def reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
+def _reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
     """Return everything that a way of one step or more leads to."""
     seen: set[str] = set()
     pending = list(graph.get(start, ()))
@@ -346,9 +326,9 @@ def _can_end(schema: object, ends: set[str]) -> bool:
         return definition_name(schema) in ends
     match schema.get("type", "object"):
         case "object" | ["object"]:
-            needed = [each for _, each in needed_properties(schema)]
+            needed = [each for _, each in _needed_properties(schema)]
         case "array" | ["array"]:
-            needed = needed_items(schema)
+            needed = _needed_items(schema)
         case _:
             needed = []
     choices = schema.get("anyOf") or schema.get("oneOf") or [True]
@@ -357,12 +337,101 @@ def _can_end(schema: object, ends: set[str]) -> bool:
     )
 
 
-def needed_properties(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _needed_properties(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Iterate over the names and schemas of the required properties."""
     properties = schema.get("properties") or {}
     return ((name, properties[name]) for name in schema.get("required") or () if name in properties)
 
 
-def needed_items(schema: Mapping[str, Any]) -> list[Any]:
+def _needed_items(schema: Mapping[str, Any]) -> list[Any]:
     """Return schemas of items that an array cannot do without; `items` is listed once."""
     return [*schema.get("prefixItems", ()), schema.get("items")][: schema.get("minItems", 0)]
+
+
+class _Step(NamedTuple):
+    """One definition needs another one, by a required property or directly."""
+
+    source: str
+    target: str
+    owner: JsonSchema
+    """The schema that requires the property; empty if there is none."""
+    name: str
+    """The property."""
+
+
+def loosen_loops(schema: JsonSchema) -> JsonSchema:
+    """Make optional what closes a loop of required properties between definitions.
+
+    The reference: "Cyclic references are unrolled to a limited degree and, as such, may only be
+    used within non-required properties. (Nullable properties are not sufficient.)" The error of the
+    API is milder: "ref loops are only supported if they include optional or nullable property
+    values, or a potentially-zero-length array items, but a ref loop of required fields was found at
+    $defs.And.left". A choice with another way out (`left: Leaf | And`) is rejected by both. So
+    where every way back to a definition is required, the property that closes the loop is sent as
+    optional, and its description says that it is not. An array that may be empty ends a loop.
+
+    This only concerns the JSON Schema form: prompts, and the Schema message, which has no
+    references, keep what the user required.
+
+    Returns:
+        A copy, or the schema itself if it has no such loop. What no finite value matches
+        stays: the lint reports it.
+    """
+    endless = set(endless_definitions(schema))
+    if not _steps_of_loops(schema.get("$defs") or {}, endless):
+        return schema
+    definitions: JsonSchema = copy.deepcopy(schema["$defs"])
+    for is_any_accepted in (False, True):  # first where the property itself offers another way out
+        for step in _steps_of_loops(definitions, endless):
+            if is_any_accepted or _offers_a_choice(step):
+                _loosen(step.owner, step.name)
+    return {**schema, "$defs": definitions}
+
+
+def _steps_of_loops(definitions: JsonSchema, endless: set[str]) -> list[_Step]:
+    steps = [
+        step
+        for source in definitions.keys() - endless
+        for step in _steps(source, definitions[source], {}, "")
+    ]
+    needs: dict[str, set[str]] = {}
+    for step in steps:
+        needs.setdefault(step.source, set()).add(step.target)
+    return [
+        step
+        for step in steps
+        if step.owner and step.source in {step.target, *_reachable(needs, step.target)}
+    ]
+
+
+def _steps(source: str, schema: Any, owner: JsonSchema, name: str) -> Iterator[_Step]:
+    """Iterate over the definitions that a value of this schema needs, in any of its choices."""
+    if not isinstance(schema, dict):
+        return
+    if "$ref" in schema:
+        yield _Step(source, definition_name(schema), owner, name)
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        for choice in schema.get(keyword) or ():
+            yield from _steps(source, choice, owner, name)
+    for item in _needed_items(schema):
+        yield from _steps(source, item, owner, name)
+    for needed, child in _needed_properties(schema):
+        yield from _steps(source, child, schema, needed)
+
+
+def _offers_a_choice(step: _Step) -> bool:
+    schema = step.owner["properties"][step.name]
+    return len(schema.get("anyOf") or schema.get("oneOf") or ()) > 1
+
+
+def _loosen(owner: JsonSchema, name: str) -> None:
+    if name not in owner.get("required", ()):
+        return  # two ways lead through it
+    owner["required"] = [other for other in owner["required"] if other != name]
+    if not owner["required"]:
+        del owner["required"]
+    schema = owner["properties"][name]
+    if "$ref" in schema:  # nothing may stand beside it
+        schema = {"anyOf": [schema]}
+    description = f"{schema.get('description', '')} Always give this.".lstrip()
+    owner["properties"][name] = {**schema, "description": description}

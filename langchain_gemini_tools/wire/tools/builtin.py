@@ -101,13 +101,13 @@ def _read_server(settings: dict[str, Any]) -> Any:
 
 
 _RETRIEVAL = "Use the form of generateContent for this search"
-_RETRIEVAL_SETTINGS = {
-    "retrieval_types": _RETRIEVAL,
-    "vertex_ai_search_config": _RETRIEVAL,
-    "rag_store_config": _RETRIEVAL,
-    "exa_ai_search_config": _RETRIEVAL,
-    "parallel_ai_search_config": _RETRIEVAL,
-}
+_RETRIEVAL_SETTINGS = (
+    "retrieval_types",
+    "vertex_ai_search_config",
+    "rag_store_config",
+    "exa_ai_search_config",
+    "parallel_ai_search_config",
+)
 
 _BUILTIN_ROWS = (
     BuiltinTool(
@@ -163,8 +163,8 @@ _BUILTIN_ROWS = (
     BuiltinTool(
         "retrieval",
         only_on="vertex",
-        typed_settings=tuple(_RETRIEVAL_SETTINGS),
-        only_typed=_RETRIEVAL_SETTINGS,
+        typed_settings=_RETRIEVAL_SETTINGS,
+        only_typed=dict.fromkeys(_RETRIEVAL_SETTINGS, _RETRIEVAL),
     ),
     BuiltinTool("enterpriseWebSearch", only_on="vertex"),
     BuiltinTool("parallelAiSearch", only_on="vertex"),
@@ -293,7 +293,9 @@ def camel_keys(value: Any) -> Any:
     """Return a copy with every key in the spelling of the wire, except for the user's own keys."""
     if isinstance(value, Mapping):
         return {
-            camel(key): dict(item) if key in _USER_KEYS else camel_keys(item)
+            camel(key): dict(item)
+            if key in _USER_KEYS and isinstance(item, Mapping)
+            else camel_keys(item)
             for key, item in value.items()
         }
     return [camel_keys(item) for item in value] if isinstance(value, (list, tuple)) else value

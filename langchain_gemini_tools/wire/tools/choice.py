@@ -136,8 +136,11 @@ def _read(choice: object, tools: BoundTools) -> ToolChoice:
             return ToolChoice()
         case True:
             return ToolChoice("ANY")
+        # The name of a bound tool comes first: a tool may be called "any".
+        case str() if choice not in tools.functions and choice.lower() in _MODES:
+            return ToolChoice(_MODES[choice.lower()])
         case str():
-            return _read_string(choice, tools)
+            return ToolChoice("ANY", _known_names([choice], tools))
         case list() | tuple():
             return ToolChoice("ANY", _known_names(choice, tools))
         case Mapping():
@@ -150,13 +153,6 @@ def _invalid(choice: object) -> InvalidOptionError:
         f"tool_choice={choice!r} is not valid. Use 'auto', 'any', 'none', 'validated', the name of "
         "a bound tool, a list of names, or a dict in the form of OpenAI, Anthropic or Gemini."
     )
-
-
-def _read_string(word: str, tools: BoundTools) -> ToolChoice:
-    # The name of a bound tool comes first: a tool may be called "any".
-    if word not in tools.functions and word.lower() in _MODES:
-        return ToolChoice(_MODES[word.lower()])
-    return ToolChoice("ANY", _known_names([word], tools))
 
 
 def _known_names(names: Sequence[Any], tools: BoundTools) -> tuple[str, ...]:

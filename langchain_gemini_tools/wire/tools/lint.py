@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Literal
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.json_values import snake
 from langchain_gemini_tools.wire.schema.keywords import Keyword, keywords_in
-from langchain_gemini_tools.wire.schema.render import loosen_loops, parameter_names
-from langchain_gemini_tools.wire.schema.walk import definition_paths, endless_definitions, parts
+from langchain_gemini_tools.wire.schema.walk import endless_definitions, loosen_loops, parts
 from langchain_gemini_tools.wire.tools.builtin import BUILTIN_TOOLS, builtin_tool
-from langchain_gemini_tools.wire.tools.tool import BEST_FORM, render_parameter_name
+from langchain_gemini_tools.wire.tools.tool import BEST_FORM, parameter_names, render_parameter_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -234,7 +233,7 @@ def _constraint_findings(name: str, schema: JsonSchema, form: SchemaForm) -> Ite
     first: dict[Keyword, str] = {}
     for part in parts(schema):
         for keyword in keywords_in(part.schema):
-            if keyword.is_checked_by_lint:
+            if keyword.sent == "unreliable":
                 first.setdefault(keyword, part.path)
     for keyword, path in sorted(first.items()):
         if form == "openapi" and keyword.openapi:
@@ -255,7 +254,7 @@ def _schema_findings(name: str, schema: JsonSchema) -> Iterator[Finding]:
             message = f"'required' has keys that 'properties' does not describe: {names}."
             yield Finding("warning", "undescribed_key", name, part.path or None, message)
     if endless := endless_definitions(schema):
-        paths = definition_paths(schema)
+        paths = {part.definition: part.path for part in parts(schema)}
         message = "it requires itself without end. Make it optional, or a list."
         for definition in endless:
             yield Finding("error", "endless", name, paths.get(definition, definition), message)

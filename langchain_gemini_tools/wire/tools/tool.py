@@ -16,8 +16,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
+from langchain_gemini_tools.facts.json_values import camel
+from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, Keyword
+from langchain_gemini_tools.wire.schema.walk import definition_name, map_value, same_value
 from langchain_gemini_tools.wire.tools.builtin import (
     builtin_tool,
     hidden_form,
@@ -25,6 +28,8 @@ from langchain_gemini_tools.wire.tools.builtin import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from langchain_gemini_tools.wire import shapes as gemini
     from langchain_gemini_tools.wire.tools.choice import ToolChoice
 
@@ -84,8 +89,6 @@ class Tool(Mapping[str, Any]):
         """The parameters that have another name on the wire: the user's name -> the wire's."""
         if not self.parameters:
             return {}
-        from langchain_gemini_tools.wire.schema.render import parameter_names
-
         names = parameter_names(self.parameters)
         return {name: wire for name in names if (wire := render_parameter_name(name)) != name}
 
@@ -97,41 +100,34 @@ class Tool(Mapping[str, Any]):
     def _as_json_schema(self) -> gemini.FunctionDeclaration:
         from langchain_gemini_tools.wire.schema.render import render_json_schema
 
-        declaration = self._bare_declaration()
-        if parameters := self._sent_parameters():
-            declaration["parametersJsonSchema"] = render_json_schema(parameters)
-        if self.response_schema:
-            declaration["responseJsonSchema"] = render_json_schema(self.response_schema)
-        return declaration
+        return self._declare("JsonSchema", render_json_schema, render_json_schema)
 
     @cached_property
     def _as_openapi(self) -> gemini.FunctionDeclaration:
-        from langchain_gemini_tools.wire.schema.openapi import (
+        from langchain_gemini_tools.wire.schema.render import (
             render_openapi_parameters,
             render_openapi_schema,
         )
 
-        declaration = self._bare_declaration()
-        parameters = self._sent_parameters()
-        if parameters and (schema := render_openapi_parameters(parameters)):
-            declaration["parameters"] = schema
-        if self.response_schema:
-            declaration["response"] = render_openapi_schema(self.response_schema)
-        return declaration
+        return self._declare("", render_openapi_parameters, render_openapi_schema)
 
-    def _bare_declaration(self) -> gemini.FunctionDeclaration:
-        declaration: gemini.FunctionDeclaration = {"name": self.wire_name}
+    def _declare(
+        self,
+        suffix: str,
+        render_parameters: Callable[[gemini.JsonSchema], gemini.JsonSchema | None],
+        render_response: Callable[[gemini.JsonSchema], gemini.JsonSchema],
+    ) -> gemini.FunctionDeclaration:
+        declaration: gemini.JsonObject = {"name": self.wire_name}
         if self.description:
             declaration["description"] = self.description
-        return declaration
-
-    def _sent_parameters(self) -> gemini.JsonSchema | None:
-        """The parameters' schema under names that the API accepts."""
-        if not self.parameters or not self.renamed_parameters:
-            return self.parameters
-        from langchain_gemini_tools.wire.schema.render import rename_parameters
-
-        return rename_parameters(self.parameters, self.renamed_parameters)
+        parameters = self.parameters
+        if parameters and self.renamed_parameters:
+            parameters = _Renaming(parameters, self.renamed_parameters).render()
+        if parameters and (rendered := render_parameters(parameters)):
+            declaration[f"parameters{suffix}"] = rendered
+        if self.response_schema:
+            declaration[f"response{suffix}"] = render_response(self.response_schema)
+        return cast("gemini.FunctionDeclaration", declaration)
 
     # As a dict
 
@@ -288,6 +284,84 @@ def _replace(name: str, invalid: re.Pattern[str]) -> str:
     return f"{readable[: MAX_NAME_LENGTH - _HASH_LENGTH - 1]}_{digest}"
 
 
+# Names of parameters in schemas
+
+
+def parameter_names(schema: gemini.JsonSchema) -> list[str]:
+    """Return the names of all parameters that a function's cleaned schema describes, in order."""
+    parts = same_value(schema, schema.get("$defs") or {})
+    return list(dict.fromkeys(name for part in parts for name in part.get("properties") or ()))
+
+
+class _Renaming:
+    """Gives the parameters of a cleaned schema other names, in a copy.
+
+    A parameter is mentioned wherever a schema describes the arguments as a whole: in `properties`,
+    in `required`, and in the choices and conditions beside them. The API accepts any name further
+    inside. A definition may describe the arguments in one place and a value inside them in another.
+    The first kind of reference therefore leads to a renamed copy of the definition.
+
+    Args:
+        schema: The schema of a function's arguments.
+        names: The user's names -> the names to send.
+    """
+
+    def __init__(self, schema: gemini.JsonSchema, names: Mapping[str, str]) -> None:
+        self._schema = schema
+        self._names = names
+        self._definitions: gemini.JsonSchema = dict(schema.get("$defs") or {})
+        self._copies: dict[str, str] = {}
+
+    def render(self) -> gemini.JsonSchema:
+        renamed: gemini.JsonSchema = self._rename(self._schema)
+        return {**renamed, "$defs": self._definitions} if self._definitions else renamed
+
+    def _rename(self, schema: Any) -> Any:
+        if not isinstance(schema, dict):
+            return schema
+        return {
+            name: self._rename_value(KEYWORDS[name], value) if name in KEYWORDS else value
+            for name, value in schema.items()
+        }
+
+    def _rename_value(self, keyword: Keyword, value: Any) -> Any:
+        if keyword.kind == "reference":
+            return self._refer_to_copy(value)
+        if keyword.about == "key":  # the user's pattern need not match the other names
+            return {"anyOf": [value, {"type": "string", "enum": [*self._names.values()]}]}
+        if keyword.about == "same":
+            value = map_value(keyword, value, lambda child: self._rename(child.schema))
+        match keyword.names:
+            case "keys" | "value":
+                return self._rename_keys(value)
+            case "list":
+                return self._rename_list(value)
+            case "lists by key":
+                return self._rename_keys({key: self._rename_list(value[key]) for key in value})
+            case "values":
+                return [self._rename_keys(item) for item in value]
+        return value
+
+    def _rename_list(self, names: list[str]) -> list[str]:
+        return [self._names.get(name, name) for name in names]
+
+    def _rename_keys(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {self._names.get(name, name): item for name, item in value.items()}
+
+    def _refer_to_copy(self, reference: str) -> str:
+        definition = definition_name({"$ref": reference})
+        if reference not in self._copies and definition in self._definitions:
+            name = f"{definition}_arguments"
+            while name in self._definitions:
+                name += "_"
+            self._copies[reference] = f"#/$defs/{name}"
+            self._definitions[name] = {}  # reserved first: the definition may refer to itself
+            self._definitions[name] = self._rename(self._definitions[definition])
+        return self._copies.get(reference, reference)
+
+
 # Names in the API's errors
 
 _PLACE = re.compile(
@@ -296,16 +370,6 @@ _PLACE = re.compile(
 )
 _STEP = re.compile(r"\.(?P<field>\w+)(?:\[(?P<key>[^\]]*)\])?")
 _INDEX = re.compile(r"\d{1,9}")
-_PARAMETERS = ("parameters", "parametersJsonSchema")
-_RESPONSE = ("response", "responseJsonSchema")
-_SCHEMA_FIELDS = {
-    "parameters": _PARAMETERS,
-    "parameters_json_schema": _PARAMETERS,
-    "parametersJsonSchema": _PARAMETERS,
-    "response": _RESPONSE,
-    "response_json_schema": _RESPONSE,
-    "responseJsonSchema": _RESPONSE,
-}
 
 
 def name_places(
@@ -342,9 +406,9 @@ def _parameter_steps(rest: str, declaration: Mapping[str, Any]) -> Iterator[str]
     """Iterate over the properties of a path, which gives their position or their name."""
     schema: Any = declaration
     for step in _STEP.finditer(rest):
-        field, key = step["field"], step["key"]
-        if field in _SCHEMA_FIELDS:
-            schema = next((schema[name] for name in _SCHEMA_FIELDS[field] if name in schema), {})
+        field, key = camel(step["field"]).removesuffix("JsonSchema"), step["key"]
+        if field in {"parameters", "response"}:
+            schema = schema.get(field) or schema.get(f"{field}JsonSchema") or {}
         elif field == "properties" and key is not None:
             properties = schema.get("properties") or {}
             name = list(properties)[int(key)] if _is_position(key, properties) else key
@@ -353,7 +417,7 @@ def _parameter_steps(rest: str, declaration: Mapping[str, Any]) -> Iterator[str]
         elif field == "items":
             yield "[]"
             schema = schema.get("items") or {}
-        elif field in {"any_of", "anyOf"} and key is not None and _INDEX.fullmatch(key):
+        elif field == "anyOf" and key is not None and _INDEX.fullmatch(key):
             choices = schema.get("anyOf") or schema.get("oneOf") or []
             schema = choices[int(key)] if int(key) < len(choices) else {}
 

@@ -1,4 +1,4 @@
-"""Whole schemas are cleaned; `test_rules` has the rules for a single schema."""
+"""Whole schemas are cleaned; `test_clean_rules` has the rules for a single schema."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from langchain_gemini_tools.wire.schema.clean import (
     clean_parameters,
     clean_response_schema,
     clean_schema,
-    is_generated_title,
 )
+from langchain_gemini_tools.wire.schema.python_types import is_generated_title
 from langchain_gemini_tools.wire.tools.bind import bind_tools
 
 if TYPE_CHECKING:

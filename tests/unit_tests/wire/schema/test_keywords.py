@@ -44,7 +44,7 @@ for line in sys.stdin:
     from langchain_gemini_tools import check_tools
     from langchain_gemini_tools.prompted.tool_arguments import describe_parameters
     from langchain_gemini_tools.wire.schema.clean import clean_schema
-    from langchain_gemini_tools.wire.schema.openapi import render_openapi_schema
+    from langchain_gemini_tools.wire.schema.render import render_openapi_schema
     from langchain_gemini_tools.wire.schema.render import render_json_schema
 
     parameters = {"type": "object", "properties": {"x": given}}
@@ -85,10 +85,9 @@ def changed() -> Iterator[Changed]:
         asked.close()
 
 
-def test_a_new_row_for_an_assertion_is_honoured_everywhere(changed: Changed) -> None:
+def test_a_new_row_for_a_constraint_is_honoured_everywhere(changed: Changed) -> None:
     row = (
-        'Keyword("digits", "assertion", "number", is_checked_by_lint=True, '
-        'wording="Digits: {}.", prompt="{} digits")'
+        'Keyword("digits", "number", sent="unreliable", wording="Digits: {}.", prompt="{} digits")'
     )
     given = {"type": "string", "digits": 4}
     assert changed("", given) == {
@@ -108,10 +107,7 @@ def test_a_new_row_for_an_assertion_is_honoured_everywhere(changed: Changed) -> 
 
 
 def test_a_row_decides_in_which_form_a_keyword_is_sent(changed: Changed) -> None:
-    row = (
-        'Keyword("digits", "assertion", "number", json_schema="worded", openapi=("STRING",), '
-        'wording="Digits: {}.")'
-    )
+    row = 'Keyword("digits", "number", sent="worded", openapi=("STRING",), wording="Digits: {}.")'
     assert changed(f"_ROWS += ({row},)", {"type": "string", "digits": 4}) == {
         "clean": {"type": "string", "digits": 4},
         "json_schema": {"type": "string", "description": "Digits: 4."},
@@ -121,8 +117,8 @@ def test_a_row_decides_in_which_form_a_keyword_is_sent(changed: Changed) -> None
     }
 
 
-def test_a_new_row_for_an_applicator_is_walked_into(changed: Changed) -> None:
-    row = 'Keyword("each", "applicator", nesting="map", about="property")'
+def test_a_new_row_for_a_keyword_with_schemas_is_walked_into(changed: Changed) -> None:
+    row = 'Keyword("each", "schema map", "property")'
     given = {
         "type": "object",
         "each": {"a": {"const": 1}, "b": {"$ref": "#b"}},
@@ -159,7 +155,7 @@ SAMPLED = {
 """What the sample arguments of a prompt observe, and `pattern` of jsonschema."""
 ELSEWHERE = {
     "prompted/tool_arguments.py": SAMPLED,
-    "wire/tools/dialects.py": {"allOf"},
+    "wire/tools/bind.py": {"allOf"},
 }
 
 

@@ -168,6 +168,23 @@ def test_the_type_any_of_draft_3_is_not_a_limit() -> None:
     }
 
 
+def test_a_required_object_of_draft_3_may_have_required_properties() -> None:
+    street = {"type": "string", "required": True}
+    home = {"type": "object", "properties": {"street": street}, "required": True}
+    cleaned = clean_schema({"type": "object", "properties": {"home": home}, "required": True})
+    assert cleaned == {
+        "type": "object",
+        "properties": {
+            "home": {
+                "type": "object",
+                "properties": {"street": {"type": "string"}},
+                "required": ["street"],
+            }
+        },
+        "required": ["home"],
+    }
+
+
 def test_an_empty_list_of_properties_is_an_empty_object() -> None:
     assert clean_schema({"type": "object", "properties": [], "$defs": []}) == {
         "type": "object",

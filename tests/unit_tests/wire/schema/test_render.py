@@ -14,7 +14,8 @@ from langchain_gemini_tools.facts.models import capabilities_of
 from langchain_gemini_tools.testing.fake.responses import Refusal
 from langchain_gemini_tools.testing.fake.rules.declarations import check_json_schema
 from langchain_gemini_tools.wire.schema.clean import clean_schema
-from langchain_gemini_tools.wire.schema.render import loosen_loops, render_json_schema
+from langchain_gemini_tools.wire.schema.render import render_json_schema
+from langchain_gemini_tools.wire.schema.walk import loosen_loops
 from langchain_gemini_tools.wire.tools.bind import bind_tools
 from langchain_gemini_tools.wire.tools.lint import find_problems, reject_unusable_tools
 from langchain_gemini_tools.wire.tools.tool import (

@@ -15,7 +15,6 @@ from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.clean import clean_schema
 from langchain_gemini_tools.wire.schema.walk import (
     children,
-    definition_paths,
     map_children,
     parts,
     pointers,
@@ -127,7 +126,7 @@ def test_parts_have_a_path_and_definitions_are_where_they_are_first_used() -> No
         ("tree.left", 2),
         ("", 1),
     ]
-    assert definition_paths(schema) == {"Tree": "tree"}
+    assert [part.path for part in parts(schema) if part.definition == "Tree"] == ["tree"]
 
 
 def test_a_part_knows_the_required_keys_that_are_not_described() -> None:

@@ -216,6 +216,12 @@ def test_a_function_that_cannot_be_read_is_not_taken_for_a_builtin_tool(given: A
         bind_tools([given])
 
 
+def test_settings_with_the_users_own_keys_may_be_null() -> None:
+    transport = {"url": "https://example.com/mcp", "headers": None}
+    [tool] = bind_tools([{"mcp_servers": [{"name": "a", "streamable_http_transport": transport}]}])
+    assert tool == {"mcpServers": [{"name": "a", "streamableHttpTransport": transport}]}
+
+
 def test_a_builtin_tool_is_one_row_of_one_module() -> None:
     names = {row.name for row in BUILTIN_TOOLS.values()}
     assert modules_with(*names) == {"wire/tools/builtin.py"}

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, create_model
 
 from langchain_gemini_tools.testing.fake.rules import check
 from langchain_gemini_tools.wire.schema.clean import clean_parameters, clean_schema
-from langchain_gemini_tools.wire.schema.openapi import (
+from langchain_gemini_tools.wire.schema.render import (
     render_openapi_parameters,
     render_openapi_schema,
 )

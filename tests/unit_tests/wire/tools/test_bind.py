@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from langchain_gemini_tools import ChatGemini, check_tools
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.tools import dialects
+from langchain_gemini_tools.wire.tools import bind
 from langchain_gemini_tools.wire.tools.bind import bind_tools
 from tests.figures import modules_with
 
@@ -335,7 +335,7 @@ def test_what_cannot_be_read_is_rejected_with_its_name(given: Any, reason: str) 
         bind_tools([given])
 
 
-ACME = dialects.Dialect(
+ACME = bind.Dialect(
     "Acme",
     wrappers=("acmeSkill",),
     parameters=("inputs", "acme_inputs"),
@@ -355,7 +355,7 @@ ACME_SKILL = {
 def test_a_row_is_all_that_a_dialect_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidToolError, match="'acmeSkill'"):
         bind_tools([ACME_SKILL])
-    monkeypatch.setattr(dialects, "DIALECTS", (*dialects.DIALECTS, ACME))
+    monkeypatch.setattr(bind, "DIALECTS", (*bind.DIALECTS, ACME))
     inputs = {"city": {"type": "string"}, "days": {"type": "integer"}}
     declaration = {
         **NAMED,
@@ -385,4 +385,4 @@ def test_a_row_is_all_that_a_dialect_needs(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("key", ["toolSpec", "tool_specification", "parameter_definitions"])
 def test_the_keys_of_a_dialect_are_in_one_module(key: str) -> None:
-    assert modules_with(key) == {"wire/tools/dialects.py"}
+    assert modules_with(key) == {"wire/tools/bind.py"}
