@@ -51,7 +51,7 @@ from langchain_gemini_tools.wire.generation import (
     OUTPUT_FORMATS,
     render_output_format,
 )
-from langchain_gemini_tools.wire.history import split_system
+from langchain_gemini_tools.wire.history import read_history
 from langchain_gemini_tools.wire.pieces import invalidate_call_chunks, invalidate_calls
 from langchain_gemini_tools.wire.replay import FUNCTION_CALL, NOT_RELEASED, dump_function_call
 from langchain_gemini_tools.wire.request import RenderedRequest, render_request
@@ -87,7 +87,7 @@ def render_prompted(messages: Sequence[BaseMessage], invocation: Invocation) -> 
     """
     instructions = render_instructions(invocation)
     # After the user's system messages. The blank lines separate texts that the model reads as one.
-    lead = "\n\n" if split_system(messages)[0] else ""
+    lead = "\n\n" if read_history(messages).system else ""
     system = [SystemMessage(f"{lead}{text.strip()}\n\n") for text in instructions.texts]
     request = render_request([*messages, *system], instructions.rest, render_turn)
     _log_prompt(request)
