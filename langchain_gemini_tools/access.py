@@ -215,11 +215,11 @@ class GeminiAccess(GeminiFields):
 
     # Which API
 
-    def _client_settings(self) -> ClientSettings:
-        base_url, uses_vertexai = self.base_url, self.uses_vertexai
+    def _client_settings(self, *, uses_vertexai: bool) -> ClientSettings:
+        base_url = self.base_url
         if isinstance(base_url, dict):
             base_url = base_url.get("api_endpoint") or base_url.get("base_url")
-        api_key = self._key_in_use
+        api_key = self._find_key(uses_vertexai=uses_vertexai)
         if not (base_url or uses_vertexai) and (gateway := environment_gateway()):
             base_url, found = gateway
             if found and (api_key is None or isinstance(api_key, FoundKey)):
@@ -255,8 +255,11 @@ class GeminiAccess(GeminiFields):
     @property
     def _key_in_use(self) -> SecretStr | None:
         """The key, unless Vertex AI has `credentials`, or a place and the key was only found."""
+        return self._find_key(uses_vertexai=self.uses_vertexai)
+
+    def _find_key(self, *, uses_vertexai: bool) -> SecretStr | None:
         key = self.google_api_key
-        if not self.uses_vertexai:
+        if not uses_vertexai:
             return key
         if self.credentials:
             return None
@@ -317,8 +320,15 @@ class GeminiAccess(GeminiFields):
 
     @property
     def _client(self) -> GeminiClient:
-        """The client for the current fields. Models with equal settings share its connections."""
-        client, settings = self._gemini, self._client_settings()
+        """The client for the current fields."""
+        return self._client_for(uses_vertexai=self.uses_vertexai)
+
+    def _client_for(self, *, uses_vertexai: bool) -> GeminiClient:
+        """Return the client for the current fields and an API.
+
+        Models with equal settings share its connections.
+        """
+        client, settings = self._gemini, self._client_settings(uses_vertexai=uses_vertexai)
         if client is None or client.settings != settings:
             self._check_unpickled()
             # Two threads may both get here: the connections of their clients are the same.

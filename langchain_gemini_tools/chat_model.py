@@ -32,8 +32,8 @@ from langchain_gemini_tools.errors import (
 from langchain_gemini_tools.facts.credentials import headers_digest
 from langchain_gemini_tools.facts.environment import KEY_VARIABLES
 from langchain_gemini_tools.options import (
-    OPTION_FIELDS,
     hide_headers,
+    option_values,
     redact_headers,
     rename_functions,
     resolve,
@@ -137,7 +137,7 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
 
     @property
     def _identifying_params(self) -> dict[str, Any]:
-        options = {name: getattr(self, name) for name in OPTION_FIELDS}
+        options = option_values(self)
         return {"model": self.model} | {
             name: value for name, value in options.items() if value is not None
         }
@@ -164,7 +164,9 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
     ) -> dict[str, Any]:
         shown = plain_tools(redact_headers(kwargs))
         traced = self._get_ls_params(stop, **kwargs)
-        params = super()._get_invocation_params(traced.get("ls_stop"), **shown)
+        # As in core, which also changes the filters of `warnings` for every call.
+        own = {**self._identifying_params, "_type": self._llm_type}
+        params = {**own, "stop": traced.get("ls_stop"), **shown}
         if (limit := traced.get("ls_max_tokens")) is not None:
             params |= {"max_output_tokens": limit, "max_tokens": limit}  # tracers read the second
         return params
@@ -191,9 +193,10 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
             return self._ask_in_batches(asker, messages, (stop, kwargs), run_manager)
         request = self._render(messages, resolve(self, stop, kwargs))
         retries = retry_policy(request.invocation, run_manager)
+        client = self._client_for(uses_vertexai=request.invocation.vertexai)
         while True:
             try:
-                return LongResponse(request, self._client, retries).generate()
+                return LongResponse(request, client, retries).generate()
             except _ANSWERED_BY_ANOTHER_REQUEST as failure:
                 request = _another_request(request, failure)
                 retries.report(1, failure, 0.0)
@@ -209,9 +212,10 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
             return await self._aask_in_batches(asker, messages, (stop, kwargs), run_manager)
         request = await self._arender(messages, resolve(self, stop, kwargs))
         retries = retry_policy(request.invocation, run_manager)
+        client = self._client_for(uses_vertexai=request.invocation.vertexai)
         while True:
             try:
-                return await LongResponse(request, self._client, retries).agenerate()
+                return await LongResponse(request, client, retries).agenerate()
             except _ANSWERED_BY_ANOTHER_REQUEST as failure:
                 request = _another_request(request, failure)
                 await retries.areport(1, failure, 0.0)
@@ -229,9 +233,10 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
             return
         request = self._render(messages, _for_stream(resolve(self, stop, kwargs)))
         retries = retry_policy(request.invocation, run_manager)
+        client = self._client_for(uses_vertexai=request.invocation.vertexai)
         while True:
             has_begun = False
-            response = LongResponse(request, self._client, retries)
+            response = LongResponse(request, client, retries)
             try:
                 with closing(response.stream()) as chunks:
                     for chunk in chunks:
@@ -258,9 +263,10 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
             return
         request = await self._arender(messages, _for_stream(resolve(self, stop, kwargs)))
         retries = retry_policy(request.invocation, run_manager)
+        client = self._client_for(uses_vertexai=request.invocation.vertexai)
         while True:
             has_begun = False
-            response = LongResponse(request, self._client, retries)
+            response = LongResponse(request, client, retries)
             try:
                 async with aclosing(response.astream()) as chunks:
                     async for chunk in chunks:

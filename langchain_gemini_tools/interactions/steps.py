@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_gemini_tools.wire import shapes as gemini
+    from langchain_gemini_tools.wire.body import ContentKind
     from langchain_gemini_tools.wire.history import ModelMessage
 
 Step = dict[str, Any]
@@ -91,9 +92,9 @@ class NewStepsWriter(StepsWriter):
 
     _has_begun = False
 
-    def _begin(self, role: Literal["user", "model"]) -> None:
+    def _begin(self, kind: ContentKind) -> None:
         if self._has_begun:
-            super()._begin(role)
+            super()._begin(kind)
 
     def _encoded(self, contents: list[gemini.Content]) -> Pieces:
         # A message that renders as nothing, such as an unsigned thought, has no content here.

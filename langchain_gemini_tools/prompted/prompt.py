@@ -54,7 +54,7 @@ from langchain_gemini_tools.wire.tools.tool import CHARACTERS_PER_TOKEN
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from langchain_core.messages import BaseMessage, InvalidToolCall
+    from langchain_core.messages import InvalidToolCall
 
     from langchain_gemini_tools.wire.invocation import Invocation
     from langchain_gemini_tools.wire.shapes import JsonSchema
@@ -366,8 +366,9 @@ def render_turn(turn: Turn, repairs: list[Repair]) -> Turn:
         repairs: Receives a repair for every call without a result.
     """
     messages: list[ModelMessage] = []
-    inputs: list[tuple[int, BaseMessage]] = []
-    for position, message, calls in turn.messages:
+    inputs: list[tuple[int, HumanMessage | ToolMessage]] = []
+    for paired in turn.messages:
+        position, message, calls = paired.position, paired.message, paired.calls
         complete = _with_block_calls(message, calls)
         messages.append(ModelMessage(position, render_ai_message(complete), []))
         positions = {id(call.result): call.result_position for call in calls}

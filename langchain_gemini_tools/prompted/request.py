@@ -50,7 +50,7 @@ from langchain_gemini_tools.prompted.text import (
 from langchain_gemini_tools.prompted.tool_arguments import find_mismatch
 from langchain_gemini_tools.prompted.words import MARKER
 from langchain_gemini_tools.wire.blocks import render_split
-from langchain_gemini_tools.wire.history import split_system
+from langchain_gemini_tools.wire.history import read_history
 from langchain_gemini_tools.wire.pieces import invalidate_call_chunks, invalidate_calls
 from langchain_gemini_tools.wire.replay import (
     FUNCTION_CALL,
@@ -98,7 +98,7 @@ def render_prompted(messages: Sequence[BaseMessage], invocation: Invocation) -> 
     """
     instructions = render_instructions(invocation)
     # After the user's system messages. The blank lines separate texts that the model reads as one.
-    lead = "\n\n" if split_system(messages)[0] else ""
+    lead = "\n\n" if read_history(messages).system else ""
     system = [SystemMessage(f"{lead}{text.strip()}\n\n") for text in instructions.texts]
     request = render_request([*messages, *system], instructions.rest, render_turn)
     if logger.isEnabledFor(logging.DEBUG):

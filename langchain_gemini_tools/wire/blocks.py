@@ -356,10 +356,7 @@ def _split_result(content: Content) -> tuple[Content, list[Block]]:
     A block that is neither text nor media becomes JSON text.
     """
     if isinstance(content, str):
-        # Decode only what may be blocks: a result may be long.
-        if not content.startswith("[{") or '"lc_' not in content:
-            return content, []
-        blocks = decode_result(content)
+        blocks = decode_result(content) if _may_be_dumped_blocks(content) else None
         if not _are_dumped_blocks(blocks):
             return content, []
         content = blocks
@@ -382,6 +379,20 @@ def _split_result(content: Content) -> tuple[Content, list[Block]]:
     return "\n".join(texts), media
 
 
+def render_text_result(result: ToolMessage, call: gemini.FunctionCall) -> gemini.Part | None:
+    """Render a tool message that is text, as most are; `None` if it may have content blocks.
+
+    Args:
+        result: The tool message.
+        call: Its call, as sent.
+    """
+    content = result.content
+    if not isinstance(content, str) or _may_be_dumped_blocks(content):
+        return None
+    key = "error" if result.status == "error" else "output"
+    return render_response(call, {key: decode_result(content)})
+
+
 def render_result(
     result: ToolMessage,
     rendered: RenderedResult,
@@ -399,10 +410,10 @@ def render_result(
         capabilities: Whether the model accepts media inside a response.
         is_whole: Whether an object is the whole response: computer use reads its `url` there.
     """
-    call_id, name, value = call["id"], call["name"], rendered.value
+    value = rendered.value
     key = "error" if result.status == "error" else "output"
     if not rendered.files:
-        return render_response(call_id, name, {key: value}), []
+        return render_response(call, {key: value}), []
     inside: list[gemini.Part] = []
     after: list[gemini.Part] = []
     for part in rendered.files:
@@ -411,11 +422,11 @@ def render_result(
     if value == "":
         value = f"{len(rendered.files)} file(s), {'attached' if inside else 'see below'}."
     is_bare = is_whole and isinstance(value, dict) and key == "output"
-    response = render_response(call_id, name, value if is_bare else {key: value})
+    response = render_response(call, value if is_bare else {key: value})
     if inside:
         response["functionResponse"]["parts"] = inside
     if after:
-        after.insert(0, {"text": f"Files returned by {name} (call {call_id}):"})
+        after.insert(0, {"text": f"Files returned by {call['name']} (call {call['id']}):"})
     return response, after
 
 
@@ -435,9 +446,14 @@ def render_orphan_result(result: ToolMessage, rendered: RenderedResult) -> list[
     return [*parts, *rendered.files]
 
 
-def render_response(call_id: str, name: str, response: gemini.JsonObject) -> gemini.Part:
-    """Render the response to one call; `name` is always the name in the call."""
-    return {"functionResponse": {"id": call_id, "name": name, "response": response}}
+def render_response(call: gemini.FunctionCall, response: gemini.JsonObject) -> gemini.Part:
+    """Render the response to one call, with the id and the name of the call as it is sent."""
+    return {"functionResponse": {"id": call["id"], "name": call["name"], "response": response}}
+
+
+def _may_be_dumped_blocks(text: str) -> bool:
+    """Whether it is worth decoding a text to find out; it may be long."""
+    return text.startswith("[{") and '"lc_' in text
 
 
 def _are_dumped_blocks(value: Any) -> TypeGuard[list[str | Block]]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import io
 import uuid
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_gemini_tools.errors import InvalidInputError
 from langchain_gemini_tools.facts.json_values import encode_json
@@ -35,7 +35,8 @@ _BATCH = 32
 _MIN_FILE_LENGTH = 100_000
 """Length of base64 from which a marker is worth it."""
 
-ContentKind = Literal["message", "results", "files"]
+ContentKind = Literal["model", "user", "results", "files"]
+"""What a content consists of. All but the first are of the user."""
 
 Pieces = list[bytes | str]
 """JSON in pieces; the strings are the base64 of large files."""
@@ -72,40 +73,41 @@ class ContentsWriter:
         self._pieces: Pieces = []
         self._recent: list[gemini.Content] = []
         """Contents that are not encoded yet. The last one may still grow."""
+        self._may_have_files = False
+        """Whether there may be files in them."""
         self._unsigned: list[gemini.Content] = []
         """The model's contents since the last user text whose first call has no signature."""
         self._has_call = False
         """Whether the last content has a function call."""
-        self._kind: ContentKind = "message"
+        self._kind: ContentKind | None = None
         """What the last content consists of."""
 
     def add(
-        self,
-        role: Literal["user", "model"],
-        parts: list[gemini.Part],
-        kind: ContentKind = "message",
+        self, kind: ContentKind, parts: list[gemini.Part], *, may_have_files: bool = False
     ) -> None:
-        """Add parts to the turn of this role; adjacent parts of one role and kind are one content.
+        """Add parts to a turn; adjacent parts of one kind are one content.
 
         Args:
-            role: Whose turn it is.
+            kind: What they are. A turn of the user may have all kinds that are not the model's.
             parts: The parts; the list is used.
-            kind: What they are; a turn of the user may have all kinds.
+            may_have_files: Whether there may be files in them.
         """
         if not parts:
             return
+        if self._kind is None:
+            self._begin(kind)
         recent = self._recent
-        if not recent:
-            self._begin(role)
-        if recent and recent[-1]["role"] == role and self._kind == kind:
+        if kind == self._kind:
             recent[-1]["parts"] += parts
         else:
             if len(recent) >= _BATCH and not self._unsigned:
                 self._encode()
-            recent.append({"role": role, "parts": parts})
+            recent.append({"role": "model" if kind == "model" else "user", "parts": parts})
             self._has_call = False
             self._kind = kind
-        if role == "model":
+        if may_have_files:
+            self._may_have_files = True
+        if kind == "model":
             if self._signs_calls and not self._has_call:
                 self._look_for_call(parts)
         elif self._unsigned and any("functionResponse" not in part for part in parts):
@@ -125,7 +127,7 @@ class ContentsWriter:
                 "There is nothing to send: no message has content, apart from system messages. "
                 "Add a user message."
             )
-        if self._recent[-1]["role"] == "model" and not self._may_end_with_model:
+        if self._kind == "model" and not self._may_end_with_model:
             # "Requests ending with a model turn are not supported."
             self.repairs.append(history.repair("ends_with_model", position))
             self.add("user", [{"text": history.CONTINUE}])
@@ -154,13 +156,14 @@ class ContentsWriter:
         """Return the JSON of all contents."""
         return [b"[", *self._pieces, b"]"]
 
-    def _begin(self, role: Literal["user", "model"]) -> None:
-        if role == "model":
+    def _begin(self, kind: ContentKind) -> None:
+        opening = [*self._opening]
+        if kind == "model":
             self.repairs.append(history.repair("starts_with_model", 0))
-            trimmed: gemini.Part = {"text": history.TRIMMED_START}
-            self._recent.append({"role": "user", "parts": [*self._opening, trimmed]})
-        elif self._opening:
-            self._recent.append({"role": "user", "parts": [*self._opening]})
+            opening.append({"text": history.TRIMMED_START})
+        if opening:
+            self._recent.append({"role": "user", "parts": opening})
+            self._kind = "user"
 
     def _look_for_call(self, parts: Sequence[gemini.Part]) -> None:
         for part in parts:
@@ -187,12 +190,13 @@ class ContentsWriter:
             self._pieces.append(b",")
         self._pieces += self._encoded(self._recent)
         self._recent.clear()
+        self._may_have_files = False
 
     def _encoded(self, contents: list[gemini.Content]) -> Pieces:
         """Return the JSON of contents, without brackets."""
         files: list[str] = []
         marker = ""
-        if any(_may_have_file(part) for content in contents for part in content["parts"]):
+        if self._may_have_files and _have_files(contents):
             marker = uuid.uuid4().hex
             contents = [
                 {**content, "parts": [_mark(part, marker, files) for part in content["parts"]]}
@@ -229,9 +233,8 @@ def encode_body(body: Mapping[str, Any], *, is_large: bool) -> bytes:
 
 
 def _join(pieces: Sequence[bytes | str]) -> bytes:
-    encoded = [piece for piece in pieces if isinstance(piece, bytes)]
-    if len(encoded) == len(pieces):
-        return b"".join(encoded)
+    if str not in map(type, pieces):
+        return b"".join(cast("Sequence[bytes]", pieces))
     whole = io.BytesIO()
     # Reserve the exact size first: a buffer that grows by itself reserves more than it needs.
     whole.seek(sum(map(len, pieces)) - 1)
@@ -246,6 +249,10 @@ def _join(pieces: Sequence[bytes | str]) -> bytes:
 
 
 # Large files
+
+
+def _have_files(contents: Sequence[gemini.Content]) -> bool:
+    return any(_may_have_file(part) for content in contents for part in content["parts"])
 
 
 def _may_have_file(part: Any) -> bool:

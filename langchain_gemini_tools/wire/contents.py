@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import HumanMessage
 
 from langchain_gemini_tools.facts.blocks import CALLS, blocks_of, type_of
 from langchain_gemini_tools.facts.models import reads_signatures_of
@@ -20,6 +20,7 @@ from langchain_gemini_tools.wire.blocks import (
     render_response,
     render_result,
     render_split,
+    render_text_result,
 )
 from langchain_gemini_tools.wire.history import (
     EMPTY_MESSAGE,
@@ -28,6 +29,7 @@ from langchain_gemini_tools.wire.history import (
     repair,
 )
 from langchain_gemini_tools.wire.replay import (
+    PART_LOG,
     STEP,
     STEPS,
     VERTEXAI,
@@ -45,10 +47,12 @@ from langchain_gemini_tools.wire.tools.tool import render_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
+
     from langchain_gemini_tools.wire import shapes as gemini
     from langchain_gemini_tools.wire.blocks import RenderedResult
     from langchain_gemini_tools.wire.body import ContentsWriter
-    from langchain_gemini_tools.wire.history import ModelMessage, Repair, Turn
+    from langchain_gemini_tools.wire.history import History, ModelMessage, PairedCall, Repair, Turn
     from langchain_gemini_tools.wire.invocation import Invocation
 
     TurnRewriter = Callable[[Turn, list[Repair]], Turn]
@@ -61,7 +65,7 @@ def render_system(messages: Sequence[SystemMessage]) -> gemini.SystemInstruction
 
 
 def render_contents(
-    messages: Iterable[tuple[int, BaseMessage]],
+    history: History,
     invocation: Invocation,
     contents: ContentsWriter,
     rewrite_turn: TurnRewriter | None = None,
@@ -69,95 +73,106 @@ def render_contents(
     """Render all messages except system messages.
 
     Args:
-        messages: Messages with their positions in the caller's list.
+        history: The messages.
         invocation: The resolved options.
         contents: Receives the rendered contents and the repairs.
         rewrite_turn: Changes each turn before it is rendered.
     """
     position = 0
-    for arranged in arrange_turns(messages, contents.repairs):
-        turn = rewrite_turn(arranged, contents.repairs) if rewrite_turn else arranged
-        _render_turn(turn, contents, invocation)
-        position = turn.messages[-1].position if turn.messages else position
+    for turn in arrange_turns(history, contents.repairs):
+        if turn.messages:
+            position = turn.messages[-1].position
+        rewritten = rewrite_turn(turn, contents.repairs) if rewrite_turn else turn
+        _render_turn(rewritten, contents, invocation)
     contents.finish(position)
 
 
 def _render_turn(turn: Turn, contents: ContentsWriter, invocation: Invocation) -> None:
     responses: list[gemini.Part] = []
     media: list[gemini.Part] = []
+    has_files = False
     used_ids: set[str] = set()
     tools = invocation.tools
     for paired in turn.messages:
-        position, _, calls = paired
         rendered = _render_calls(paired, used_ids, tools.renamed_parameters)
-        parts = None
-        if contents.has_steps and STEPS in paired.message.additional_kwargs:
-            reads_signatures = _reads_signatures_of(paired.message, invocation)
-            parts = contents.restore(paired, rendered, reads_signatures=reads_signatures)
-        if parts is None:
-            parts = _render_parts(paired, rendered, contents, invocation)
-        if not parts:
-            contents.repairs.append(repair("empty_message", position))
-        contents.add("model", parts)
-        for number, sent in _sent_calls(parts, rendered):
-            result = calls[number].result
+        parts = _add_message(paired, rendered, contents, invocation)
+        for call, sent in _sent_calls(paired.calls, parts, rendered):
+            result = call.result
             if result is None:
-                call = calls[number]
                 contents.repairs.append(
-                    repair("unanswered_call", position, id=call.id, name=call.name)
+                    repair("unanswered_call", paired.position, id=call.id, name=call.name)
                 )
-                error = {"error": NOT_EXECUTED}
-                response = render_response(sent["id"], sent["name"], error)
+                response = render_response(sent, {"error": NOT_EXECUTED})
+            elif (text := render_text_result(result, sent)) is not None:
+                response = text
             else:
-                rendered_result = render_split(result.content)
-                if rendered_result.problems:
-                    result_position = calls[number].result_position
-                    _report_files(rendered_result, result_position, contents.repairs)
+                split = render_split(result.content)
+                _report_files(split, call.result_position, contents.repairs)
+                # An action of computer use.
+                is_action = tools.run_by_user and call.name not in tools.functions
                 response, more = render_result(
-                    result,
-                    rendered_result,
-                    sent,
-                    invocation.capabilities,
-                    # An action of computer use.
-                    is_whole=tools.run_by_user and calls[number].name not in tools.functions,
+                    result, split, sent, invocation.capabilities, is_whole=is_action
                 )
                 media += more
+                has_files |= bool(split.files)
             responses.append(response)
     if responses:
-        contents.add("user", responses, "results")
-        contents.add("user", media, "files")
+        contents.add("results", responses, may_have_files=has_files)
+        if media:
+            contents.add("files", media, may_have_files=has_files)
     for position, given in turn.inputs:
-        parts = _render_input(position, given, contents.repairs)
-        if not invocation.capabilities.accepts_resolution_per_part:
-            parts = _without_resolutions(parts, position, contents.repairs)
-        contents.add("user", parts)
+        contents.add(
+            "user",
+            _render_input(position, given, contents.repairs, invocation),
+            may_have_files=not isinstance(given.content, str),
+        )
 
 
-def _render_parts(
+def _add_message(
     paired: ModelMessage,
-    rendered: list[gemini.Part],
+    calls: list[gemini.Part],
     contents: ContentsWriter,
     invocation: Invocation,
 ) -> list[gemini.Part]:
-    """Render an AI message with the parts that this model accepts."""
-    message = paired.message
-    parts = _render_message(paired, rendered, contents.repairs)
-    if contents.has_steps or not _reads_signatures_of(message, invocation):
+    """Add the parts of an AI message that this model accepts, and return them.
+
+    Args:
+        paired: The message and its calls.
+        calls: The part of each call.
+        contents: Receives the parts, and the repairs.
+        invocation: The resolved options.
+    """
+    message, position = paired.message, paired.position
+    content, kept = message.content, message.additional_kwargs
+    reads_signatures = _reads_signatures_of(message, invocation)
+    parts: list[gemini.Part] | None = None
+    if contents.has_steps:
         # An API that has steps does not read the signatures of parts.
-        parts = _without_foreign_signatures(parts, paired, contents.repairs)
-    if isinstance(message.content, list):
-        if any(map(is_server_part, parts)):
-            parts = _render_server_parts(parts, paired.position, contents, invocation)
-        if not invocation.capabilities.accepts_resolution_per_part:
-            parts = _without_resolutions(parts, paired.position, contents.repairs)
+        if STEPS in kept:
+            parts = contents.restore(paired, calls, reads_signatures=reads_signatures)
+        reads_signatures = False
+    if parts is None:
+        if isinstance(content, str) and kept.get(PART_LOG) is None:
+            parts = [{"text": content}, *calls] if content else calls
+        else:
+            parts = _render_in_order(paired, calls, contents.repairs)
+        if not reads_signatures:
+            parts = _without_foreign_signatures(parts, paired, contents.repairs)
+        if not isinstance(content, str):
+            if any(map(is_server_part, parts)):
+                parts = _render_server_parts(parts, position, contents, invocation)
+            if not invocation.capabilities.accepts_resolution_per_part:
+                parts = _without_resolutions(parts, position, contents.repairs)
+    if not parts:
+        contents.repairs.append(repair("empty_message", position))
+    contents.add("model", parts, may_have_files=not isinstance(content, str))
     return parts
 
 
 def _reads_signatures_of(message: AIMessage, invocation: Invocation) -> bool:
     """Return whether the model accepts a message's signatures, by the author's names."""
     metadata = message.response_metadata
-    backend = metadata.get(VERTEXAI)
-    if isinstance(backend, bool) and backend is not invocation.vertexai:
+    if metadata.get(VERTEXAI) is (not invocation.vertexai):
         return False
     if "model_name" not in metadata:
         return True
@@ -170,15 +185,23 @@ def _reads_signatures_of(message: AIMessage, invocation: Invocation) -> bool:
 # The user
 
 
-def _render_input(position: int, message: BaseMessage, repairs: list[Repair]) -> list[gemini.Part]:
-    if isinstance(message, ToolMessage):
+def _render_input(
+    position: int,
+    message: HumanMessage | ToolMessage,
+    repairs: list[Repair],
+    invocation: Invocation,
+) -> list[gemini.Part]:
+    if isinstance(message, HumanMessage):
+        parts = render_input(message.content, "human")
+    else:
         rendered = render_split(message.content)
         _report_files(rendered, position, repairs)
-        return render_orphan_result(message, rendered)
-    parts = render_input(message.content, "human")
+        parts = render_orphan_result(message, rendered)
     if not parts:
         repairs.append(repair("empty_input", position))
         parts = [{"text": EMPTY_MESSAGE}]
+    if not invocation.capabilities.accepts_resolution_per_part:
+        parts = _without_resolutions(parts, position, repairs)
     return parts
 
 
@@ -204,30 +227,30 @@ def _render_calls(
     paired: ModelMessage, used_ids: set[str], renamed: Mapping[str, Mapping[str, str]]
 ) -> list[gemini.Part]:
     """Render each call with its signature and an id that is unique in the turn."""
-    position, message, calls = paired
-    is_plain = not message.additional_kwargs and isinstance(message.content, str)
-    signatures = call_signatures_of(message) if calls and not is_plain else {}
     parts: list[gemini.Part] = []
-    for number, call in enumerate(calls):
-        call_id = call.id or f"call_{position}_{number}"
+    if not paired.calls:
+        return parts
+    signatures = call_signatures_of(paired.message)
+    for number, call in enumerate(paired.calls):
+        call_id = call.id or f"call_{paired.position}_{number}"
         while call_id in used_ids:
-            call_id += f"_{position}_{number}"
+            call_id += f"_{paired.position}_{number}"
         used_ids.add(call_id)
-        args = call.args
-        if names := renamed.get(call.name):
-            args = {names.get(name, name): value for name, value in args.items()}
+        name, args = call.name, call.args
+        if names := renamed.get(name):
+            args = {names.get(key, key): value for key, value in args.items()}
         part: gemini.Part = {
-            "functionCall": {"id": call_id, "name": render_name(call.name), "args": args}
+            "functionCall": {"id": call_id, "name": render_name(name), "args": args}
         }
-        if (signature := signatures.get(call.id)) and isinstance(signature, str):
-            part["thoughtSignature"] = signature
-        elif signature and (signed := as_signature(signature)):
-            part["thoughtSignature"] = signed
+        if signature := signatures.get(call.id):
+            signed = signature if isinstance(signature, str) else as_signature(signature)
+            if signed:
+                part["thoughtSignature"] = signed
         parts.append(part)
     return parts
 
 
-def _render_message(
+def _render_in_order(
     paired: ModelMessage, rendered: list[gemini.Part], repairs: list[Repair]
 ) -> list[gemini.Part]:
     """Render an AI message in the order in which the model wrote its parts, if that is known.
@@ -237,11 +260,8 @@ def _render_message(
         rendered: The part of each call.
         repairs: Receives a repair if the order is not known any more.
     """
-    message = paired.message
-    log = part_log_of(message) if message.additional_kwargs else None
-    if log is None and isinstance(message.content, str):
-        return [{"text": message.content}, *rendered] if message.content else rendered
-    position, _, calls = paired
+    message, calls = paired.message, paired.calls
+    log = part_log_of(message)
     pending = [(call.id, part) for call, part in zip(calls, rendered, strict=True)]
     parts: list[gemini.Part] = []
     others: list[gemini.Part] = []  # without calls
@@ -259,7 +279,7 @@ def _render_message(
         ordered = restore_order(log, others, by_id)
         if ordered is not None and len(by_id) == len(calls):
             return ordered
-        repairs.append(repair("changed_message", position))
+        repairs.append(repair("changed_message", paired.position))
     return [*parts, *(part for _, part in pending)]
 
 
@@ -297,19 +317,28 @@ def _render_server_parts(
 
 
 def _sent_calls(
-    parts: Sequence[gemini.Part], rendered: Sequence[gemini.Part]
-) -> Iterable[tuple[int, gemini.FunctionCall]]:
-    """Return the message's calls with their numbers, in the order in which they are sent."""
-    if parts is rendered:
-        return [(number, part["functionCall"]) for number, part in enumerate(rendered)]
-    numbers = {part["functionCall"]["id"]: number for number, part in enumerate(rendered)}
-    sent: list[tuple[int, gemini.FunctionCall]] = []
-    for part in parts if numbers else ():
+    calls: Sequence[PairedCall], parts: Sequence[gemini.Part], rendered: Sequence[gemini.Part]
+) -> Iterable[tuple[PairedCall, gemini.FunctionCall]]:
+    """Return the calls of a message as they are sent, in the order in which they are sent.
+
+    Args:
+        calls: The calls of the message.
+        parts: The parts that are sent.
+        rendered: The part of each call.
+    """
+    if not calls:
+        return ()
+    if parts is rendered or ("functionCall" not in parts[0] and parts[1:] == rendered):
+        sent_in_order = [part["functionCall"] for part in rendered]
+        return zip(calls, sent_in_order, strict=True)
+    by_id = {part["functionCall"]["id"]: call for call, part in zip(calls, rendered, strict=True)}
+    sent: list[tuple[PairedCall, gemini.FunctionCall]] = []
+    for part in parts:
         call: Any = part.get("functionCall")
         # A part that is sent back unchanged may contain anything.
         call_id = call.get("id") if isinstance(call, dict) and "name" in call else None
-        if isinstance(call_id, str) and call_id in numbers:
-            sent.append((numbers[call_id], call))
+        if isinstance(call_id, str) and call_id in by_id:
+            sent.append((by_id[call_id], call))
     return sent
 
 

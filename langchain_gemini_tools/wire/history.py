@@ -26,9 +26,9 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_core.messages import (
     AIMessage,
@@ -45,7 +45,7 @@ from langchain_gemini_tools.errors import InvalidHistoryError
 from langchain_gemini_tools.wire.replay import NOT_RELEASED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 NOT_EXECUTED = "This call was not executed."
 TRIMMED_START = "(The beginning of this conversation was left out.)"
@@ -55,7 +55,17 @@ EMPTY_MESSAGE = "(empty message)"
 _MAX_WITH_ONE_ID = 64
 """Of calls with one id, how many are compared with the name of a result."""
 
-_KINDS = {HumanMessage, AIMessage, AIMessageChunk, ToolMessage, SystemMessage}
+Role = Literal["system", "human", "ai", "tool"]
+
+# The class of a message is looked up once. `isinstance` costs ten times as much for each class of
+# Pydantic that does not match, and a history may have thousands of messages.
+_ROLES: dict[type, Role] = {
+    SystemMessage: "system",
+    HumanMessage: "human",
+    AIMessage: "ai",
+    AIMessageChunk: "ai",
+    ToolMessage: "tool",
+}
 _USER_ROLES = {"user", "human"}
 _MODEL_ROLES = {"assistant", "ai", "model"}
 _SYSTEM_ROLES = {"system", "developer"}
@@ -128,7 +138,8 @@ class PairedCall:
     result_position: int = 0
 
 
-class ModelMessage(NamedTuple):
+@dataclass(slots=True)
+class ModelMessage:
     """An AI message, its index in the list that the caller gave, and its tool calls."""
 
     position: int
@@ -140,67 +151,120 @@ class ModelMessage(NamedTuple):
 class Turn:
     """Messages of the model, then the results of their calls and messages of the user."""
 
-    messages: list[ModelMessage] = field(default_factory=list)
-    inputs: list[tuple[int, BaseMessage]] = field(default_factory=list)
+    messages: list[ModelMessage]
+    inputs: list[tuple[int, HumanMessage | ToolMessage]]
     """Human messages, and tool messages without a call, with their positions."""
     has_results: bool = False
 
 
-OpenCalls = dict[str, deque[tuple[PairedCall, Turn]]]
-"""The calls without a result yet: of each id, those in the last turn that has it."""
+@dataclass(frozen=True)
+class History:
+    """The messages of the caller's list, each as one of the four kinds that Gemini has."""
+
+    messages: Sequence[BaseMessage]
+    roles: Sequence[Role]
+
+    @property
+    def system(self) -> list[SystemMessage]:
+        """The system messages."""
+        if "system" not in self.roles:
+            return []
+        pairs = zip(self.roles, self.messages, strict=True)
+        return [cast("SystemMessage", message) for role, message in pairs if role == "system"]
 
 
-def split_system(
-    messages: Sequence[BaseMessage],
-) -> tuple[list[SystemMessage], Iterator[tuple[int, BaseMessage]]]:
-    """Return the system messages, and the others with their positions."""
-    known = [m if type(m) in _KINDS else _known_message(m, n) for n, m in enumerate(messages)]
-    return [message for message in known if isinstance(message, SystemMessage)], _others(known)
+def read_history(messages: Sequence[BaseMessage]) -> History:
+    """Return the messages with their roles.
+
+    Raises:
+        InvalidHistoryError: Gemini has no turn for a message.
+    """
+    roles = [*map(_ROLES.get, map(type, messages))]
+    if None not in roles:
+        return History(messages, cast("list[Role]", roles))
+    known = [
+        message if role else _known_message(message, position)
+        for position, role, message in zip(count(), roles, messages, strict=False)
+    ]
+    return History(known, [_ROLES.get(type(message)) or _role_of(message) for message in known])
 
 
-def _others(messages: Sequence[BaseMessage]) -> Iterator[tuple[int, BaseMessage]]:
-    for position, message in enumerate(messages):
-        if isinstance(message, HumanMessage) and isinstance(message.content, list):
-            for piece in _without_tool_result_blocks(message):
-                yield position, piece
-        elif not isinstance(message, SystemMessage):
-            yield position, message
+def _role_of(message: BaseMessage) -> Role:
+    """Return the role of a message whose class may be a subclass."""
+    return next(role for kind, role in _ROLES.items() if isinstance(message, kind))
 
 
-def arrange_turns(
-    messages: Iterable[tuple[int, BaseMessage]], repairs: list[Repair]
-) -> Iterator[Turn]:
+class _OpenCalls:
+    """The calls without a result yet: of each id, those in the last turn that has it."""
+
+    def __init__(self) -> None:
+        self.first: dict[str, tuple[PairedCall, Turn]] = {}
+        self._others: dict[str, deque[PairedCall]] = {}
+        """Further calls with the same id in the same turn."""
+
+    def add(self, call: PairedCall, turn: Turn) -> None:
+        known = self.first.get(call.id)
+        if known and known[1] is turn:
+            self._others.setdefault(call.id, deque()).append(call)
+        else:
+            self.first[call.id] = call, turn
+            if self._others:
+                self._others.pop(call.id, None)
+
+    def take(self, call_id: str, result: ToolMessage) -> tuple[PairedCall, Turn] | None:
+        """Remove and return the first call with an id; of several, the first of the named tool."""
+        found = self.first.pop(call_id, None)
+        if found is None or not (others := self._others.get(call_id)):
+            return found
+        name = result.name
+        if name and found[0].name != name:
+            for number, other in enumerate(islice(others, _MAX_WITH_ONE_ID - 1)):
+                if other.name == name:
+                    del others[number]
+                    self.first[call_id] = found
+                    return other, found[1]
+        self.first[call_id] = others.popleft(), found[1]
+        return found
+
+
+def arrange_turns(history: History, repairs: list[Repair]) -> Iterator[Turn]:
     """Group messages into turns and give every tool result to its call.
 
-    A turn is yielded as soon as it is complete, so that long histories are not in memory twice.
+    System messages are left out. A turn is yielded as soon as it is complete, so that long
+    histories are not in memory twice.
 
     Args:
-        messages: Messages with their positions in the caller's list.
+        history: All messages.
         repairs: Receives the repairs of a turn before the turn is yielded.
     """
-    open_calls: OpenCalls = {}
+    open_calls = _OpenCalls()
     waiting: list[Turn] = []  # from the first one that a late result may still belong to
-    turn = Turn()
-    for position, message in messages:
-        if isinstance(message, AIMessage):
+    turn = Turn([], [])
+    message: Any
+    for position, role, message in zip(count(), history.roles, history.messages, strict=False):
+        if role == "ai":
             if turn.has_results or turn.inputs or not turn.messages:
                 waiting.append(turn)
-                if not open_calls:
+                if not open_calls.first:
                     yield from waiting
                     waiting.clear()
-                turn = Turn()
+                turn = Turn([], [])
             else:
                 repairs.append(repair("joined", position, what="AI messages"))
             calls = calls_of(message)
             turn.messages.append(ModelMessage(position, message, calls))
             for call in calls:
-                _open(call, turn, open_calls)
-        elif isinstance(message, ToolMessage):
+                open_calls.add(call, turn)
+        elif role == "tool":
             _place_result(open_calls, turn, position, message, repairs)
-        else:
-            if turn.inputs:
-                repairs.append(repair("joined", position, what="user messages"))
-            turn.inputs.append((position, message))
+        elif role == "human":
+            results, rest = _split_tool_results(message)
+            for result in results:
+                _place_result(open_calls, turn, position, result, repairs)
+            if rest is not None:
+                if turn.inputs:
+                    repairs.append(repair("joined", position, what="user messages"))
+                turn.inputs.append((position, rest))
     yield from waiting
     yield turn
 
@@ -217,7 +281,8 @@ def calls_of(message: AIMessage) -> list[PairedCall]:
         if invalid.get("id") and invalid.get("name"):
             args = _invalid_arguments(invalid.get("args") or "")
             calls.append(PairedCall(invalid["id"] or "", invalid["name"] or "", args))
-    if isinstance(message.content, list) and (found := list(_block_calls(message))):
+    content = message.content
+    if not isinstance(content, str) and (found := list(_block_calls(message))):
         known = {call.id for call in calls}
         calls += [call for call in found if call.id not in known]
     if not calls and "function_call" in message.additional_kwargs:
@@ -271,42 +336,24 @@ def _object(args: Any) -> dict[str, Any]:
     return args if isinstance(args, dict) else {"invalid_arguments": args} if args else {}
 
 
-def _open(call: PairedCall, turn: Turn, open_calls: OpenCalls) -> None:
-    known = open_calls.get(call.id)
-    if known and known[0][1] is turn:
-        known.append((call, turn))
-    else:
-        open_calls[call.id] = deque([(call, turn)])
-
-
-def _take(waiting: deque[tuple[PairedCall, Turn]], name: str | None) -> tuple[PairedCall, Turn]:
-    """Remove and return the first of several calls with one id that is of the named tool."""
-    for number, found in enumerate(islice(waiting, _MAX_WITH_ONE_ID)):
-        if not name or found[0].name == name:
-            del waiting[number]
-            return found
-    return waiting.popleft()
-
-
 def _place_result(
-    open_calls: OpenCalls,
+    open_calls: _OpenCalls,
     current: Turn,
     position: int,
     result: ToolMessage,
     repairs: list[Repair],
 ) -> None:
     """Give a result to the nearest preceding call with its id, unless that has a result."""
-    if waiting := open_calls.get(result.tool_call_id):
-        call, turn = waiting.popleft() if len(waiting) == 1 else _take(waiting, result.name)
-        if not waiting:
-            del open_calls[result.tool_call_id]
+    call_id = result.tool_call_id
+    if found := open_calls.take(call_id, result):
+        call, turn = found
         call.result, call.result_position = result, position
         turn.has_results = True
         if turn is not current or turn.inputs:
-            repairs.append(repair("late_result", position, id=result.tool_call_id))
-        return
-    current.inputs.append((position, result))
-    repairs.append(repair("orphan_result", position, id=result.tool_call_id))
+            repairs.append(repair("late_result", position, id=call_id))
+    else:
+        current.inputs.append((position, result))
+        repairs.append(repair("orphan_result", position, id=call_id))
 
 
 def _known_message(message: BaseMessage, position: int) -> BaseMessage:
@@ -329,19 +376,25 @@ def _known_message(message: BaseMessage, position: int) -> BaseMessage:
     )
 
 
-def _without_tool_result_blocks(message: HumanMessage) -> Iterator[BaseMessage]:
-    """Yield the `tool_result` blocks of an Anthropic message as tool messages, then the rest."""
+def _split_tool_results(
+    message: HumanMessage,
+) -> tuple[Sequence[ToolMessage], HumanMessage | None]:
+    """Return the `tool_result` blocks of an Anthropic message as tool messages, and the rest."""
+    content = message.content
+    if isinstance(content, str):
+        return (), message
+    results: list[ToolMessage] = []
     rest: list[str | dict[str, Any]] = []
-    for block in message.content:
+    for block in content:
         if isinstance(block, dict) and block.get("type") == "tool_result":
-            yield ToolMessage(
+            result = ToolMessage(
                 block.get("content") or "",
                 tool_call_id=str(block.get("tool_use_id") or ""),
                 status="error" if block.get("is_error") else "success",
             )
+            results.append(result)
         else:
             rest.append(block)
-    if len(rest) == len(message.content):
-        yield message
-    elif rest:
-        yield HumanMessage(rest)
+    if not results:
+        return (), message
+    return results, HumanMessage(rest) if rest else None

@@ -344,14 +344,28 @@ def _resolve_tools(
             choice = cache.tool_choice  # resolved when the cache was created
     if not isinstance(tools, BoundTools):
         tools = bind_tools(tools or ())
-    if tools:
-        _check_tools(tools, capabilities, vertexai=vertexai)
-    if config is None and isinstance(choice, str | bool | None):
-        return tools, _choose_once(choice, tools, capabilities)
-    return tools, resolve_tool_choice(choice, tools, capabilities, config)
+    if config is None and (choice is None or isinstance(choice, (str, bool))):
+        return tools, _choose_once(choice, tools, capabilities, vertexai=vertexai)
+    return tools, _choose(choice, tools, capabilities, config, vertexai=vertexai)
 
 
 # An agent sends the same tools at every step: they are checked and chosen when they are bound.
+
+
+def _choose(
+    choice: Any,
+    tools: BoundTools,
+    capabilities: Capabilities,
+    config: Any = None,
+    *,
+    vertexai: bool | None,
+) -> ToolChoice:
+    if tools:
+        _check_tools(tools, capabilities, vertexai=vertexai)
+    return resolve_tool_choice(choice, tools, capabilities, config)
+
+
+_choose_once = lru_cache(maxsize=128)(_choose)
 
 
 @lru_cache(maxsize=128)
@@ -362,6 +376,3 @@ def _check_tools(tools: BoundTools, capabilities: Capabilities, *, vertexai: boo
     reject_unusable_tools(tools, capabilities)
     if vertexai is not None:
         check_tools(tools, vertexai=vertexai)
-
-
-_choose_once = lru_cache(maxsize=128)(resolve_tool_choice)

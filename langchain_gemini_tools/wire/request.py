@@ -9,6 +9,7 @@ import json
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self
 
 from langchain_gemini_tools.errors import (
@@ -33,7 +34,7 @@ from langchain_gemini_tools.wire.generation import (
     render_generation_config,
     render_safety_settings,
 )
-from langchain_gemini_tools.wire.history import Repair, split_system
+from langchain_gemini_tools.wire.history import Repair, read_history
 from langchain_gemini_tools.wire.hops import TOKEN
 from langchain_gemini_tools.wire.other_forms import find_other_form
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.wire.invocation import Invocation
     from langchain_gemini_tools.wire.response import WrittenCalls
 
+
+_CONTENT = attrgetter("content")
 
 _COUNTED_ON_VERTEX = ("contents", "systemInstruction", "tools", "generationConfig")
 """Vertex AI's `countTokens` rejects every other field of a request."""
@@ -296,8 +299,8 @@ def render_parts(
     if invocation.cache:
         messages = cut_cached_messages(messages, invocation.cache)
     is_large = _is_large(messages)
-    system, others = split_system(messages)
-    instruction = render_system(system)
+    history = read_history(messages)
+    instruction = render_system(history.system)
     opening: list[gemini.Part] = []
     accepts_instruction = invocation.capabilities.accepts_system_instruction
     if instruction and (invocation.merges_system or not accepts_instruction):
@@ -308,7 +311,7 @@ def render_parts(
         may_end_with_model=invocation.capabilities.accepts_prefill,
         is_large=is_large,
     )
-    render_contents(others, invocation, contents, rewrite_turn)
+    render_contents(history, invocation, contents, rewrite_turn)
     body = _render_body(instruction, contents, invocation)
     if invocation.extra_body and invocation.interaction is None:
         body = merge_fields(body, plain(invocation.extra_body))
@@ -442,9 +445,11 @@ def _reject_repairs(repairs: Sequence[Repair]) -> None:
 
 def _is_large(messages: Sequence[BaseMessage]) -> bool:
     """Return whether a message contains a very long text."""
-    contents = [message.content for message in messages]
+    contents = [*map(_CONTENT, messages)]
     if max(map(len, contents), default=0) > LARGE:
         return True
+    if {*map(type, contents)} <= {str}:
+        return False
     lists = [content for content in contents if isinstance(content, list)]
     fields = [[b] if isinstance(b, str) else b.values() for blocks in lists for b in blocks]
     return any(isinstance(item, str) and len(item) > LARGE for items in fields for item in items)
