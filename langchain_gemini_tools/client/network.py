@@ -467,6 +467,8 @@ class ResponseBoundary:
             try:
                 size = int(buffer[start:end].partition(b";")[0], 16)
             except ValueError:
+                size = -1
+            if size < 0:
                 self.has_unread = True
                 return False
             if not size:

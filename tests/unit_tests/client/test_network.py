@@ -54,9 +54,11 @@ def test_a_byte_after_a_response_is_noticed(response: bytes, size: int) -> None:
     [
         b"HTTP/1.1 200 OK\r\nx: " + b"a" * 300_000,
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        # Adding it up would lead back to the line itself, again and again.
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n-6\r\n",
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n" + b"1" * 300_000,
     ],
-    ids=["endless head", "not a chunk", "endless size"],
+    ids=["endless head", "not a chunk", "negative size", "endless size"],
 )
 def test_a_connection_that_is_not_understood_is_not_used_again(response: bytes, size: int) -> None:
     assert after(response, size=size).has_unread
