@@ -18,8 +18,8 @@ from langchain_gemini_tools.client.failures import (
     redact_error,
     secrets_of,
 )
-from langchain_gemini_tools.client.network import Deadline
 from langchain_gemini_tools.client.responses import (
+    Deadline,
     StreamReader,
     StreamTimer,
     aread_body,

@@ -13,7 +13,6 @@ again although the server sent more than one response. `guard` wraps its network
 from __future__ import annotations
 
 import ipaddress
-import math
 import os
 import queue
 import re
@@ -37,8 +36,6 @@ CONNECT_SECONDS = 20.0
 PHASES = ("connect", "read", "write", "pool")
 """What the HTTP library limits."""
 
-# "Manually set deadline 5s is too short. Minimum allowed deadline is 10s."
-_MIN_SERVER_SECONDS = 10
 _SLICE_BYTES = 262_144
 """What is written at once: the time limit is asked again for each slice."""
 _MAX_HEAD_BYTES = 200_000
@@ -103,33 +100,6 @@ class Limit:
         if self.seconds is None:
             return {}
         return {"timeout": _Timeouts(self.phases, self.seconds, self.left)}
-
-
-class Deadline(Limit):
-    """The limit of a whole request, which begins now.
-
-    Args:
-        seconds: How long the request may take.
-    """
-
-    def __init__(self, seconds: float | None) -> None:
-        self.seconds = seconds
-        self.end = math.inf
-        """In the time of `time.monotonic`."""
-        if seconds is not None:
-            self.end = time.monotonic() + seconds
-            self.server_seconds = math.ceil(seconds) if seconds >= _MIN_SERVER_SECONDS else None
-
-    def left(self) -> float:
-        """Return the seconds until the end.
-
-        Raises:
-            TimeoutError: It has passed.
-        """
-        left = self.end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        return left
 
 
 def shorter(seconds: float | None, total_seconds: float | None) -> float | None:

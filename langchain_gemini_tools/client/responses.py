@@ -40,6 +40,8 @@ MAX_RESPONSE_BYTES = 100_000_000
 MAX_LINES = 1_000_000
 """Of one event. The API writes one line; each line costs at least forty bytes of memory."""
 
+# "Manually set deadline 5s is too short. Minimum allowed deadline is 10s."
+_MIN_SERVER_SECONDS = 10
 _DONE = b"[DONE]"
 """Ends the streams of the Interactions API."""
 _ENCODINGS = re.compile(r"\b(?:gzip|deflate|br|zstd)\b")
@@ -70,6 +72,33 @@ def check_size(size: int) -> None:
         )
         error.is_retryable = False
         raise error
+
+
+class Deadline(Limit):
+    """The limit of a whole request, which begins now.
+
+    Args:
+        seconds: How long the request may take.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+        self.end = math.inf
+        """In the time of `time.monotonic`."""
+        if seconds is not None:
+            self.end = time.monotonic() + seconds
+            self.server_seconds = math.ceil(seconds) if seconds >= _MIN_SERVER_SECONDS else None
+
+    def left(self) -> float:
+        """Return the seconds until the end.
+
+        Raises:
+            TimeoutError: It has passed.
+        """
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
 
 
 class StreamTimer(Limit):

@@ -58,10 +58,7 @@ _SPREAD_OVER_EVENTS = {"citationMetadata", "logprobsResult"}
 """Each event has the items that belong to its own text."""
 _NESTED_SNAKE = {"prompt_feedback", "safety_ratings", "url_context_metadata"}
 """Fields whose keys are renamed at every level, as core and applications read them."""
-_GENERATION_INFO = (
-    *("finish_reason", "model_name", "grounding_metadata"),
-    "url_context_metadata",
-)
+_GENERATION_INFO = ("finish_reason", "model_name", "grounding_metadata", "url_context_metadata")
 
 
 class MetadataParser:
