@@ -80,6 +80,8 @@ class LongResponse:
         self._hop_count = 1
         self._hops: list[gemini.Response] = []
         """The whole responses so far."""
+        self._is_finished = False
+        """Whether a stream has had its last chunk."""
 
     # Whole responses
 
@@ -169,32 +171,42 @@ class LongResponse:
             ResponseError: The response is not usable.
             GeminiAPIError: A hop failed. What has arrived is in the error's `partial`.
         """
-        with closing(self._retries.open_stream(self._first_hop)) as chunks:
-            yield from chunks
-        while self._token is not None:
-            with closing(self._next_hop()) as chunks:
+        events, chunks = self._retries.call(self._begin)
+        while True:
+            with _ExplainingErrors(self._explain), self._parser.keeping_partial(), closing(events):
                 yield from chunks
+                yield from chain.from_iterable(map(self._parser.feed, events))
+                yield from self._finish()
+            if self._token is None:
+                return
+            self._parser.end_hop()
+            # A later hop is retried until an event can be passed on.
+            events, chunks = self._retries.open_stream(self._read), []
 
-    def _first_hop(self) -> Generator[ChatGenerationChunk]:
-        """Return the chunks of the first hop; a retry starts with a new parser."""
+    def _begin(self) -> tuple[Generator[gemini.Response], list[ChatGenerationChunk]]:
+        """Request the first hop; return its events, and the first chunks.
+
+        It can be retried as long as there are no chunks; each time with a new parser.
+        """
         self._parser = self._request.stream_parser()
-        return self._parse(self._read())
-
-    def _next_hop(self) -> Generator[ChatGenerationChunk]:
-        """Return the chunks of a later hop, which is retried until an event can be passed on."""
-        self._parser.end_hop()
-        return self._parse(self._retries.open_stream(self._read))
-
-    def _parse(self, events: Generator[gemini.Response]) -> Generator[ChatGenerationChunk]:
+        events = self._read()
         try:
-            with self._parser.keeping_partial():
-                with closing(events):
-                    yield from chain.from_iterable(map(self._parser.feed, events))
-                if self._token is None:
-                    yield from self._parser.finish()
-        except (GeminiAPIError, ResponseError) as error:
-            self._explain(error)
+            with _ExplainingErrors(self._explain), self._parser.keeping_partial():
+                for chunks in map(self._parser.feed, events):
+                    if chunks:
+                        return events, chunks
+                return events, self._finish()
+        except BaseException:
+            events.close()
             raise
+
+    def _finish(self) -> list[ChatGenerationChunk]:
+        """Return the last chunks; none if another hop follows, or if they were returned before."""
+        if self._token is not None or self._is_finished:
+            return []
+        chunks = self._parser.finish()
+        self._is_finished = True
+        return chunks
 
     def _read(self) -> Generator[gemini.Response]:
         """Yield the events of a hop that may be passed on, and find the token of the next hop."""
@@ -223,40 +235,40 @@ class LongResponse:
 
     async def astream(self) -> AsyncGenerator[ChatGenerationChunk]:
         """Stream as `stream` does, on the running event loop."""
-        async with aclosing(self._retries.aopen_stream(self._afirst_hop)) as chunks:
-            async for chunk in chunks:
-                yield chunk
-        while self._token is not None:
-            async with aclosing(self._anext_hop()) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-
-    def _afirst_hop(self) -> AsyncGenerator[ChatGenerationChunk]:
-        self._parser = self._request.stream_parser()
-        return self._aparse(self._aread())
-
-    def _anext_hop(self) -> AsyncGenerator[ChatGenerationChunk]:
-        self._parser.end_hop()
-        return self._aparse(self._retries.aopen_stream(self._aread))
-
-    async def _aparse(
-        self, events: AsyncGenerator[gemini.Response]
-    ) -> AsyncGenerator[ChatGenerationChunk]:
+        events, chunks = await self._retries.acall(self._abegin)
         event: Any = None
         try:
-            with self._parser.keeping_partial():
-                async with aclosing(events):
-                    async for event in events:
-                        for chunk in self._parser.feed(event):
+            while True:
+                with _ExplainingErrors(self._explain), self._parser.keeping_partial():
+                    async with aclosing(events):
+                        for chunk in chunks:
                             yield chunk
-                if self._token is None:
-                    for chunk in self._parser.finish():
+                        async for event in events:
+                            for chunk in self._parser.feed(event):
+                                yield chunk
+                    for chunk in self._finish():
                         yield chunk
-        except (GeminiAPIError, ResponseError) as error:
-            self._explain(error)
-            raise
+                if self._token is None:
+                    return
+                self._parser.end_hop()
+                events, chunks = self._retries.aopen_stream(self._aread), []
         finally:
             event = None
+
+    async def _abegin(self) -> tuple[AsyncGenerator[gemini.Response], list[ChatGenerationChunk]]:
+        self._parser = self._request.stream_parser()
+        events = self._aread()
+        event: Any = None
+        try:
+            with _ExplainingErrors(self._explain), self._parser.keeping_partial():
+                async for event in events:
+                    if chunks := self._parser.feed(event):
+                        return events, chunks
+                return events, self._finish()
+        except BaseException:
+            event = None
+            await events.aclose()
+            raise
 
     async def _aread(self) -> AsyncGenerator[gemini.Response]:
         hop = self._begin_hop()
@@ -346,6 +358,22 @@ class LongResponse:
         return True
 
 
+class _ExplainingErrors:
+    """Explains an error of the API, or about a response, that is raised inside the block."""
+
+    # A class, because a generator would add the frames again that redacting drops.
+
+    def __init__(self, explain: Callable[[GeminiAPIError | ResponseError], None]) -> None:
+        self._explain = explain
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
+        if isinstance(error, (GeminiAPIError, ResponseError)):
+            self._explain(error)
+
+
 class _StreamedHop:
     """The events of one stream, and which of them may be passed on.
 
@@ -381,11 +409,10 @@ class _StreamedHop:
         """Return the events that may be passed on now that this one has arrived."""
         if not self._holds_back:
             return (response,)
-        match response.get("candidates"):
-            case [dict(candidate), *_]:
-                pass
-            case _:
-                candidate = {}
+        candidates = response.get("candidates")
+        candidate = candidates[0] if isinstance(candidates, list) and candidates else {}
+        if not isinstance(candidate, dict):
+            candidate = {}
         is_marked = "promptFeedback" in response or not ENDS_OF_A_HOP.isdisjoint(candidate)
         if not (is_marked or self._is_unseen or self._token):
             return (response,)  # nearly every event

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from langchain_gemini_tools.client.failures import (
@@ -19,16 +18,15 @@ from langchain_gemini_tools.client.failures import (
     redact_error,
     secrets_of,
 )
-from langchain_gemini_tools.client.network import Deadline
 from langchain_gemini_tools.client.responses import (
+    Deadline,
+    StreamReader,
     StreamTimer,
     aread_body,
-    aread_stream,
     iterate_body,
     parse_operation,
     parse_response,
     read_body,
-    read_stream,
 )
 from langchain_gemini_tools.client.sdk import acquire_sdk
 from langchain_gemini_tools.client.transport import PendingRequest
@@ -165,7 +163,15 @@ class GeminiClient:
             pending = PendingRequest(body, timer, headers=headers, path=path, method=method)
             response = opened.send(pending, model, is_stream=True)
             timer.response_started()
-            yield from read_stream(response, timer)
+            try:
+                reader = StreamReader(response, timer)
+                for chunk in response.iter_bytes():
+                    for text in reader.feed(chunk):
+                        yield from reader.parse(text)
+                    timer.start()
+                yield from reader.finish()
+            finally:
+                response.close()
 
     async def asend(  # noqa: PLR0913 - keyword-only settings
         self,
@@ -205,9 +211,17 @@ class GeminiClient:
             async with asyncio.timeout(timer.seconds):
                 response = await opened.asend(pending, model, is_stream=True)
             timer.response_started()
-            async with aclosing(aread_stream(response, timer)) as events:
-                async for event in events:
+            try:
+                reader = StreamReader(response, timer)
+                async for chunk in response.aiter_bytes():
+                    for text in reader.feed(chunk):
+                        for event in reader.parse(text):
+                            yield event
+                    timer.start()
+                for event in reader.finish():
                     yield event
+            finally:
+                await response.aclose()
 
     def call_sdk(
         self,

@@ -13,10 +13,10 @@ again although the server sent more than one response. `guard` wraps its network
 from __future__ import annotations
 
 import ipaddress
-import math
 import os
 import queue
 import re
+import select
 import socket
 import ssl
 import sys
@@ -36,13 +36,13 @@ CONNECT_SECONDS = 20.0
 PHASES = ("connect", "read", "write", "pool")
 """What the HTTP library limits."""
 
-# "Manually set deadline 5s is too short. Minimum allowed deadline is 10s."
-_MIN_SERVER_SECONDS = 10
-_SLICE_BYTES = 65_536
+_SLICE_BYTES = 262_144
+"""What is written at once: the time limit is asked again for each slice."""
 _MAX_HEAD_BYTES = 200_000
 """Twice what the HTTP library accepts."""
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _END_OF_LINE = re.compile(rb"\n")
+_FRAMING = re.compile(rb"\n(content-length|transfer-encoding):([^\n]*)")
 
 
 # Time limits.
@@ -59,7 +59,7 @@ class TimeLimit(float):
 
     def __new__(cls, left: Callable[[], float]) -> Self:
         """Make a number of the seconds that are left now."""
-        limit = super().__new__(cls, left())
+        limit = float.__new__(cls, left())
         limit.left = left
         return limit
 
@@ -100,33 +100,6 @@ class Limit:
         if self.seconds is None:
             return {}
         return {"timeout": _Timeouts(self.phases, self.seconds, self.left)}
-
-
-class Deadline(Limit):
-    """The limit of a whole request, which begins now.
-
-    Args:
-        seconds: How long the request may take.
-    """
-
-    def __init__(self, seconds: float | None) -> None:
-        self.seconds = seconds
-        self.end = math.inf
-        """In the time of `time.monotonic`."""
-        if seconds is not None:
-            self.end = time.monotonic() + seconds
-            self.server_seconds = math.ceil(seconds) if seconds >= _MIN_SERVER_SECONDS else None
-
-    def left(self) -> float:
-        """Return the seconds until the end.
-
-        Raises:
-            TimeoutError: It has passed.
-        """
-        left = self.end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        return left
 
 
 def shorter(seconds: float | None, total_seconds: float | None) -> float | None:
@@ -261,15 +234,25 @@ class _Guarded:
         self._process = os.getpid()
 
     def get_extra_info(self, info: str) -> Any:
-        found = self._stream.get_extra_info(info)
-        # Asked before an idle connection is used again: a readable one is closed.
-        if info == "is_readable" and not found and self._boundary.is_http1:
-            return self._boundary.has_unread or _has_decrypted(self._tls)
-        return found
+        if info != "is_readable":
+            return self._stream.get_extra_info(info)
+        # Before each request, this is asked of every idle connection: a readable one is closed.
+        if _is_readable(self._socket):
+            return True
+        if not self._boundary.is_http1:
+            return False
+        return self._boundary.has_unread or (self._tls is not None and _has_decrypted(self._tls))
+
+    # Looked up once: anyio asks the system for the address of the server each time, which costs
+    # more than everything else here.
+
+    @cached_property
+    def _socket(self) -> Any:
+        return self._stream.get_extra_info("socket")
 
     @cached_property
     def _tls(self) -> Any:
-        """The TLS layer, if there is one. Looking it up costs as much as asking the socket."""
+        """The TLS layer, if there is one."""
         return self._stream.get_extra_info("ssl_object")
 
 
@@ -289,31 +272,35 @@ class _Stream(_Guarded):
         self._is_closed = False
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        self._use(1)
+        with self._lock:
+            self._users += 1
         try:
             data: bytes = self._stream.read(max_bytes, timeout=_seconds(timeout))
         except Exception as error:
             _explain(error, timeout)
             raise
         finally:
-            self._use(-1)
+            self._end_use()
         self._boundary.received(data)
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if not buffer:
+            return  # the end of a request whose length was sent before
         self._boundary.sent(buffer)
-        self._use(1)
+        with self._lock:
+            self._users += 1
         try:
             for start in range(0, len(buffer), _SLICE_BYTES):
                 piece = buffer[start : start + _SLICE_BYTES]
                 self._stream.write(piece, timeout=_seconds(timeout))
         finally:
-            self._use(-1)
+            self._end_use()
 
-    def _use(self, change: int) -> None:
-        """Count a thread that begins (1) or ends (-1) to read or write; the last one closes."""
+    def _end_use(self) -> None:
+        """Count a thread that has read or written; the last one closes."""
         with self._lock:
-            self._users += change
+            self._users -= 1
             if self._is_closed and not self._users:
                 self._stream.close()
 
@@ -348,6 +335,8 @@ class _AsyncStream(_Guarded):
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        if not buffer:
+            return
         self._boundary.sent(buffer)
         await self._stream.write(buffer, timeout=_seconds(timeout))
 
@@ -362,6 +351,17 @@ class _AsyncStream(_Guarded):
     ) -> _AsyncStream:
         seconds = _seconds(timeout)
         return _AsyncStream(await self._stream.start_tls(ssl_context, server_hostname, seconds))
+
+
+def _is_readable(connection: Any) -> bool:
+    """Whether a socket has data, or was closed."""
+    if connection is None or (number := connection.fileno()) < 0:
+        return True
+    if not hasattr(select, "poll"):  # Windows
+        return bool(select.select([number], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(number, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _has_decrypted(tls: Any) -> bool:
@@ -389,22 +389,21 @@ class ResponseBoundary:
     def __init__(self) -> None:
         self.is_http1 = True
         self.has_unread = False
-        self._method = b""
-        self._begin()
-
-    def _begin(self) -> None:
-        self._next = self._read_head
+        self._is_head = False
+        self._next: Callable[[], bool] | None = None
+        """Reads what comes next of a response; None after the last one has ended."""
         self._buffer = bytearray()
         self._searched = 0
         self._skip = 0
 
     def sent(self, data: bytes) -> None:
         """Note what is sent: the first bytes of a request, or the rest of it."""
+        if self._next is not None or self._skip:
+            return
         if data.startswith(b"PRI * HTTP/2"):
             self.is_http1 = False
-        elif not self._method or (self._next == self._read_nothing and not self._skip):
-            self._method = data[:8].split(b" ")[0]
-            self._begin()
+        self._is_head = data.startswith(b"HEAD ")
+        self._next = self._read_head
 
     def received(self, data: bytes) -> None:
         """Follow what the server sends."""
@@ -415,8 +414,12 @@ class ResponseBoundary:
             return
         self._buffer += data[self._skip :]
         self._skip = 0
-        while self._buffer and self._next():
-            pass
+        while self._buffer:
+            if self._next is None:
+                self.has_unread = True
+                return
+            if not self._next():
+                return
 
     def _take(self, end: re.Pattern[bytes]) -> bytes | None:
         """Return what is before the end, once it has arrived.
@@ -443,18 +446,17 @@ class ResponseBoundary:
     def _read_head(self) -> bool:
         if (head := self._take(_END_OF_HEAD)) is None:
             return False
-        status, *lines = head.lower().split(b"\n")
-        code = status.partition(b" ")[2][:3]
+        code = head.partition(b" ")[2][:3]
         if code.startswith(b"1") and code != b"101":
             return True  # the head of the response itself follows
-        fields = dict(each.partition(b":")[::2] for each in lines)
-        length = fields.get(b"content-length", b"").split(b",")[0].strip()
-        if self._method == b"HEAD" or code in {b"204", b"304"}:
-            self._next = self._read_nothing
+        fields = dict(_FRAMING.findall(head.lower()))
+        length = fields.get(b"content-length", b"").partition(b",")[0].strip()
+        if self._is_head or code in {b"204", b"304"}:
+            self._next = None
         elif b"chunked" in fields.get(b"transfer-encoding", b""):
             self._next = self._read_chunks
         elif length.isdigit():
-            self._next = self._read_nothing
+            self._next = None
             self._skip_bytes(int(length))
         else:
             self._next = self._read_all  # until the connection ends
@@ -463,10 +465,12 @@ class ResponseBoundary:
     def _read_chunks(self) -> bool:
         # A read may have hundreds of chunks: they are skipped together.
         buffer, start = self._buffer, 0
-        while (end := buffer.find(b"\n", max(start, self._searched))) >= 0:
+        while (end := buffer.find(b"\n", start or self._searched)) >= 0:
             try:
                 size = int(buffer[start:end].partition(b";")[0], 16)
             except ValueError:
+                size = -1
+            if size < 0:
                 self.has_unread = True
                 return False
             if not size:
@@ -481,12 +485,8 @@ class ResponseBoundary:
         if (line := self._take(_END_OF_LINE)) is None:
             return False
         if line in {b"", b"\r"}:
-            self._next = self._read_nothing
+            self._next = None
         return True
-
-    def _read_nothing(self) -> bool:
-        self.has_unread = True
-        return False
 
     def _read_all(self) -> bool:
         self._buffer.clear()

@@ -27,7 +27,7 @@ from langchain_gemini_tools.facts.error_bodies import contains_error
 from langchain_gemini_tools.facts.json_values import decode_json
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator, Iterator
+    from collections.abc import Iterator
 
     import httpx  # its types also stand for those of httpx2
 
@@ -40,12 +40,16 @@ MAX_RESPONSE_BYTES = 100_000_000
 MAX_LINES = 1_000_000
 """Of one event. The API writes one line; each line costs at least forty bytes of memory."""
 
+# "Manually set deadline 5s is too short. Minimum allowed deadline is 10s."
+_MIN_SERVER_SECONDS = 10
 _DONE = b"[DONE]"
 """Ends the streams of the Interactions API."""
 _ENCODINGS = re.compile(r"\b(?:gzip|deflate|br|zstd)\b")
 """What HTTP libraries decompress. They ignore any other word, such as a charset."""
 _ALLOWED_ENCODINGS: tuple[list[str], ...] = ([], ["gzip"], ["deflate"])
 _IGNORED_FIELDS = (b":", b"event:", b"id:", b"retry:")
+_ONE_EVENT = re.compile(rb"data:(?=[^\S\n]*\S)([^\n]*)\n\r?\n")
+"""One event of one line with more than white space in it."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SLICE_BYTES = 1_000_000
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?')
@@ -70,20 +74,48 @@ def check_size(size: int) -> None:
         raise error
 
 
+class Deadline(Limit):
+    """The limit of a whole request, which begins now.
+
+    Args:
+        seconds: How long the request may take.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+        self.end = math.inf
+        """In the time of `time.monotonic`."""
+        if seconds is not None:
+            self.end = time.monotonic() + seconds
+            self.server_seconds = math.ceil(seconds) if seconds >= _MIN_SERVER_SECONDS else None
+
+    def left(self) -> float:
+        """Return the seconds until the end.
+
+        Raises:
+            TimeoutError: It has passed.
+        """
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+
 class StreamTimer(Limit):
-    """Adds up the time spent waiting for a stream; the time of its reader does not count.
+    """Limits the time spent waiting for a stream; the time of its reader does not count.
 
     It checks when something arrives, and before each read of the network.
     """
 
     def __init__(self, between_seconds: float | None, total_seconds: float | None) -> None:
-        self._between_seconds = between_seconds
-        self._total_seconds = total_seconds
-        self._since_event = 0.0
-        self._total = 0.0
         self.seconds = shorter(between_seconds, total_seconds)
         self.phases = PHASES if between_seconds is not None else ("read",)
-        self.start()
+        self._between_seconds = math.inf if between_seconds is None else between_seconds
+        self._total_seconds = math.inf if total_seconds is None else total_seconds
+        # In the time of `time.monotonic`. Both ends move while the reader is busy.
+        self._stopped = time.monotonic()
+        self._end_of_wait = self._stopped + self._between_seconds
+        self._end = self._stopped + self._total_seconds
 
     def left(self) -> float:
         """Return the seconds until one of the limits is reached.
@@ -91,19 +123,16 @@ class StreamTimer(Limit):
         Raises:
             GeminiTimeoutError: One of them has been reached.
         """
-        waited = time.monotonic() - self._started
-        left = math.inf
-        if self._between_seconds is not None:
-            left = self._between_seconds - self._since_event - waited
-        if self._total_seconds is not None:
-            left = min(left, self._total_seconds - self._total - waited)
+        left = min(self._end_of_wait, self._end) - time.monotonic()
         if left <= 0:
             self.stop()
         return max(left, 0.001)  # 0 would mean "do not block"
 
     def start(self) -> None:
         """Start waiting."""
-        self._started = time.monotonic()
+        busy = time.monotonic() - self._stopped
+        self._end_of_wait += busy
+        self._end += busy
 
     def stop(self) -> None:
         """Stop waiting, because something arrived.
@@ -111,25 +140,22 @@ class StreamTimer(Limit):
         Raises:
             GeminiTimeoutError: The waits were too long together.
         """
-        waited = time.monotonic() - self._started
-        self._started += waited
-        self._since_event += waited
-        self._total += waited
-        if self._between_seconds is not None and self._since_event > self._between_seconds:
+        self._stopped = now = time.monotonic()
+        if now > self._end_of_wait:
             raise GeminiTimeoutError(
                 f"The stream sent no event within {self._between_seconds:g} s (timeout)."
             )
-        if self._total_seconds is not None and self._total > self._total_seconds:
+        if now > self._end:
             raise stream_timeout_error(self._total_seconds)
 
     def response_started(self) -> None:
         """Start waiting for the first event: the headers have arrived."""
-        self._total += time.monotonic() - self._started
-        self.start()
+        self._stopped = time.monotonic()
+        self.event_arrived()
 
     def event_arrived(self) -> None:
         """Start counting for the next event."""
-        self._since_event = 0.0
+        self._end_of_wait = self._stopped + self._between_seconds
 
 
 # Whole responses.
@@ -231,70 +257,69 @@ def check_encoding(response: httpx.Response) -> None:
 # Streams.
 
 
-def read_stream(response: httpx.Response, timer: StreamTimer) -> Generator[JsonObject]:
-    """Yield the JSON objects of a stream as they arrive; close the response at the end."""
-    reader, size, error_body = EventReader(), 0, bytearray()
-    is_error = response.status_code != 200
-    try:
-        check_encoding(response)
-        timer.start()
-        for chunk in response.iter_bytes():
-            timer.stop()
-            size += len(chunk)
-            check_size(size)
-            if is_error:
-                error_body += chunk
-                continue
-            for text in reader.feed(chunk):
-                timer.event_arrived()
-                yield from parse_event(response, text)
-            timer.start()
-        if is_error:
-            raise_api_error(response, bytes(error_body))
-        yield from parse_event(response, reader.finish(), is_last=True)
-    finally:
-        response.close()
+class StreamReader:
+    """Reads the events of a response, as they arrive, within its limits. `feed`, then `finish`.
 
+    Args:
+        response: A response of the HTTP library, opened with `stream=True`.
+        timer: Its time limit.
 
-async def aread_stream(response: httpx.Response, timer: StreamTimer) -> AsyncGenerator[JsonObject]:
-    """Read as `read_stream` does, on the running event loop."""
-    reader, size, error_body = EventReader(), 0, bytearray()
-    is_error = response.status_code != 200
-    try:
+    Raises:
+        UnreadableResponseError: The encoding of the response is not allowed.
+    """
+
+    def __init__(self, response: httpx.Response, timer: StreamTimer) -> None:
         check_encoding(response)
+        self._response = response
+        self._timer = timer
+        self._events = EventReader()
+        self._size = 0
+        self._error_body = bytearray()
+        self._is_error = response.status_code != 200
         timer.start()
-        async for chunk in response.aiter_bytes():
-            timer.stop()
-            size += len(chunk)
-            check_size(size)
-            if is_error:
-                error_body += chunk
-                continue
-            for text in reader.feed(chunk):
-                timer.event_arrived()
-                for parsed in parse_event(response, text):
-                    yield parsed
-            timer.start()
-        if is_error:
-            raise_api_error(response, bytes(error_body))
-        for parsed in parse_event(response, reader.finish(), is_last=True):
-            yield parsed
-    finally:
-        await response.aclose()
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the texts of the events that are complete with this chunk."""
+        self._timer.stop()
+        self._size += len(chunk)
+        check_size(self._size)
+        if self._is_error:
+            self._error_body += chunk
+            return []
+        texts = self._events.feed(chunk)
+        if texts:
+            self._timer.event_arrived()
+        return texts
+
+    def parse(self, text: bytes) -> list[JsonObject]:
+        """Return the objects in one event."""
+        return parse_event(self._response, text)
+
+    def finish(self) -> list[JsonObject]:
+        """Return the objects in what the stream ended with.
+
+        Raises:
+            GeminiAPIError: The response is an error.
+        """
+        if self._is_error:
+            raise_api_error(self._response, bytes(self._error_body))
+        return parse_event(self._response, self._events.finish(), is_last=True)
 
 
 def parse_event(
     response: httpx.Response, text: bytes, *, is_last: bool = False
 ) -> list[JsonObject]:
     """Return the objects in one event: usually one; several if a proxy made a list of them."""
-    if not text or text.strip() == _DONE:
-        return []
     try:
         parsed = decode_json(text)
     except ValueError:
+        if not text or text.strip() == _DONE:
+            return []
         if is_last and text.lstrip().startswith((b"{", b"[")):
             raise TruncatedStreamError("The connection ended inside an event.") from None
         raise unreadable_error(response, text) from None
+    if isinstance(parsed, dict) and "error" not in parsed:
+        return [parsed]
     if contains_error(parsed):
         raise_api_error(response, text)
     if isinstance(parsed, dict):
@@ -339,6 +364,8 @@ class EventReader:
             self._line.append(chunk)
             chunk = b"".join(self._line)
             self._line.clear()
+        elif not self._data and (event := _ONE_EVENT.fullmatch(chunk)):
+            return [event[1]]  # nearly every chunk of the API is one event
         *lines, rest = chunk.split(b"\n")
         if rest:
             self._line.append(rest)

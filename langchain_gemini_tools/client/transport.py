@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 import re
 import time
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -29,7 +28,7 @@ from langchain_gemini_tools.errors import GeminiToolsError
 from langchain_gemini_tools.facts.credentials import KEY_HEADER, TOKEN_HEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from contextvars import Token
     from types import ModuleType
 
@@ -112,14 +111,20 @@ class PendingRequest:
 
     def send(self, client: httpx.Client, envelope: Envelope) -> httpx.Response:
         """Send our body in this envelope, and keep the response."""
-        with _failing_as_connection(client):
+        try:
             self._response = client.send(self._render(client, envelope), stream=True)
+        except RuntimeError:
+            _check_open(client)
+            raise
         return self._response
 
     async def asend(self, client: httpx.AsyncClient, envelope: Envelope) -> httpx.Response:
         """Send as `send` does, on the running event loop."""
-        with _failing_as_connection(client):
+        try:
             self._response = await client.send(self._render(client, envelope), stream=True)
+        except RuntimeError:
+            _check_open(client)
+            raise
         return self._response
 
     def _render(self, client: AnyClient, envelope: Envelope) -> httpx.Request:
@@ -128,7 +133,8 @@ class PendingRequest:
             raise GeminiToolsError("google-genai tried to send the same request twice.")
         self.envelope = envelope
         headers = envelope.headers.copy()
-        headers.update(self._headers)
+        if self._headers:
+            headers.update(self._headers)
         if seconds := self._limit.server_seconds:
             headers.setdefault("x-server-timeout", str(seconds))
         url = _beside_models(envelope.url, self._path) if self._path else envelope.url
@@ -141,14 +147,9 @@ class PendingRequest:
         )
 
 
-@contextmanager
-def _failing_as_connection(client: AnyClient) -> Iterator[None]:
+def _check_open(client: AnyClient) -> None:
     """Raise a lost connection, which is retried, if another thread has closed the client."""
-    try:
-        yield
-    except RuntimeError:
-        if not client.is_closed:
-            raise
+    if client.is_closed:
         raise ConnectionAbortedError("The connections were closed before sending.") from None
 
 

@@ -44,6 +44,8 @@ from langchain_gemini_tools.wire.hops import (
 from langchain_gemini_tools.wire.replay import RAW_STEPS, VERTEXAI
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from langchain_gemini_tools.errors import ResponseError
     from langchain_gemini_tools.facts.finish_reasons import FinishReason
     from langchain_gemini_tools.wire import shapes as gemini
@@ -54,12 +56,9 @@ _OUR_FIELDS = {"model_provider", VERTEXAI, "requested_model", "raw_usage", "empt
 """Not copied from a response: core and `replay.py` choose by them how to read the message."""
 _SPREAD_OVER_EVENTS = {"citationMetadata", "logprobsResult"}
 """Each event has the items that belong to its own text."""
-_NESTED_SNAKE = ("prompt_feedback", "safety_ratings", "url_context_metadata")
+_NESTED_SNAKE = {"prompt_feedback", "safety_ratings", "url_context_metadata"}
 """Fields whose keys are renamed at every level, as core and applications read them."""
-_GENERATION_INFO = (
-    *("finish_reason", "model_name", "grounding_metadata"),
-    "url_context_metadata",
-)
+_GENERATION_INFO = ("finish_reason", "model_name", "grounding_metadata", "url_context_metadata")
 
 
 class MetadataParser:
@@ -68,6 +67,8 @@ class MetadataParser:
     def __init__(self) -> None:
         self._usage: gemini.JsonObject = {}
         self._fields: gemini.JsonObject = {}
+        self._known: AbstractSet[str] = _NOT_METADATA
+        """The keys of `_fields`, and those that are not metadata."""
         self._saw_candidate = False
         self._earlier: EarlierHops | None = None
         self._earlier_text: str | None = None
@@ -83,18 +84,19 @@ class MetadataParser:
             self._usage |= {k: v for k, v in usage.items() if v is not None} if has_nulls else usage
         self._saw_candidate |= candidate is not None
         fields = self._fields
+        is_plain = not candidate or candidate.keys() <= _NOT_METADATA
+        if is_plain and response.keys() <= self._known and fields.items() <= response.items():
+            return  # nearly every event of a stream repeats the fields of the first one
         if TOKEN in fields and candidate:
             _drop_old_token(fields, candidate)
         ended = _failed_finish(fields) if "finishReason" in fields else None
-        is_plain = not candidate or candidate.keys() <= _NOT_METADATA  # as in most events
         for source in (response,) if is_plain else (response, candidate or {}):
             for key, value in source.items():
-                if key in _NOT_METADATA or value is None:
-                    continue
-                is_scalar = isinstance(value, (str, int, float))
-                fields[key] = value if is_scalar else _updated(key, fields.get(key), value)
+                if key not in _NOT_METADATA and value is not None:
+                    fields[key] = _updated(key, fields[key], value) if key in fields else value
         if ended:
             fields |= ended
+        self._known = fields.keys() | _NOT_METADATA
 
     def end_hop(self, text: str) -> None:
         """Let the next body, if there is one, begin another hop.
@@ -110,6 +112,7 @@ class MetadataParser:
         prompt_count = before.prompt_token_count if before else done.usage.get("promptTokenCount")
         self._earlier = EarlierHops(fields, done.usage, text, prompt_count)
         self._fields, self._usage, self._earlier_text = {}, {}, None
+        self._known = _NOT_METADATA
         self._saw_candidate = False
 
     def finish(self) -> Metadata:
@@ -220,16 +223,18 @@ class Metadata:
             model: The requested model.
             text: The text of the response, in which citations are located.
         """
-        named = {key: _RENAMED.get(key) or snake(key) for key in self.fields}
-        # A field that has our spelling already does not replace one of the API's.
-        fields = {key: self.fields[key] for key, name in named.items() if key == name}
-        fields |= {name: self.fields[key] for key, name in named.items() if key != name}
-        fields = {key: value for key, value in fields.items() if key not in _OUR_FIELDS}
+        fields: gemini.JsonObject = {}
+        for key, value in self.fields.items():
+            name = _RENAMED.get(key) or snake(key)
+            # A field that has our spelling already does not replace one of the API's.
+            if name not in _OUR_FIELDS and (name != key or name not in fields):
+                fields[name] = value
         if "grounding_metadata" in fields:
             grounding = parse_grounding(fields.pop("grounding_metadata"), text)
             key = "grounding_metadata" if is_citable(grounding) else "unreadable_grounding_metadata"
             fields[key] = grounding
-        fields |= {key: _snake_keys(fields[key]) for key in _NESTED_SNAKE if key in fields}
+        for key in fields.keys() & _NESTED_SNAKE:
+            fields[key] = _snake_keys(fields[key])
         if self.block_reason:
             fields["block_reason"] = self.block_reason
         if self.usage:
@@ -313,7 +318,7 @@ def find_unreleasable(
 
 def _updated(key: str, before: object, now: object) -> object:
     """Return a field's value after one more event; an empty value changes nothing."""
-    if before is not None and now in ({}, []):
+    if now in ({}, []):
         return before
     if not isinstance(before, dict) or not isinstance(now, dict):
         return now
@@ -420,14 +425,9 @@ def _modalities(details: object) -> dict[str, int]:
 
 def _parse_count(value: object) -> int | None:
     """Parse a count; proto JSON may also write a number as text."""
-    match value:
-        case bool():
-            return None
-        case int(count) if 0 <= count <= MAX_COUNT:
-            return count
-        case str(digits) if _DIGITS.fullmatch(digits):
-            return int(digits)
-    return None
+    if type(value) is int:  # not a boolean
+        return value if 0 <= value <= MAX_COUNT else None
+    return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else None
 
 
 # Citations

@@ -78,12 +78,19 @@ class PartParser:
         parts = content.get("parts") or [] if isinstance(content, dict) else content
         if not isinstance(parts, list):
             raise UnreadableResponseError("The response's `parts` are not a list.", body=candidate)
-        pieces = [piece for part in _split_calls(parts) if (piece := self._parse(part))]
+        part = parts[0] if len(parts) == 1 else None
+        if isinstance(part, dict) and len(part) == 1:  # as in nearly every event of a stream
+            piece = self._parse(part)
+            pieces = [piece] if piece else []
+        else:
+            pieces = [piece for part in _split_calls(parts) if (piece := self._parse(part))]
         self.pieces += pieces
         return pieces
 
     def finish(self) -> list[Piece]:
         """Return what is complete only at the end of a response: one WAV file for each format."""
+        if not self._samples:
+            return []
         runs, self._samples = self._samples, []
         blocks = [_audio_block(_wav(form, samples), "audio/wav") for form, samples in runs]
         pieces = [self._add_block(block, None, "inlineData") for block in blocks]
@@ -97,7 +104,7 @@ class PartParser:
                 f"The response contains a part that is not an object: {part!r:.200}"
             )
         if len(part) == 1 and isinstance(text := part.get("text"), str):
-            return self._parse_text(text, None)  # as in nearly all events of a stream
+            return self._parse_text(text, None)
         signature = _text(part.get("thoughtSignature"))
         match part:
             case {"functionCall": dict(call)} if not (self._has_remote and self._is_remote(call)):

@@ -39,7 +39,14 @@ OUTPUT_V1 = {"output_version": "v1"}
 _FRAGMENT_INDEX = 1_000
 """Far from the indexes that core gives to text blocks: blocks with equal indexes are merged."""
 
-_BLANK = AIMessageChunk(content="")
+_BLANK = AIMessageChunk(
+    content="",
+    additional_kwargs={},
+    response_metadata={},
+    tool_calls=[],
+    invalid_tool_calls=[],
+    tool_call_chunks=[],
+)
 
 
 @dataclass(slots=True)
@@ -247,14 +254,32 @@ def _whole_chunk(
     content: Content, calls: Sequence[ToolCallPiece], additional_kwargs: gemini.JsonObject
 ) -> AIMessageChunk:
     """Return a chunk whose tool calls, if any, have all their arguments."""
-    # The same as core's constructor, without core's search for calls, which takes as long as
-    # parsing the event. Every list and dict is new: a copy shares those that are not replaced.
-    fields: gemini.JsonObject = {"content": content, "additional_kwargs": additional_kwargs}
-    fields["response_metadata"] = {"model_provider": PROVIDER}
-    fields["tool_calls"] = [_tool_call(call) for call in calls] if calls else []
-    fields["tool_call_chunks"] = [_tool_call_chunk(call) for call in calls] if calls else []
-    fields["invalid_tool_calls"] = []
-    return _BLANK.model_copy(update=fields)
+    chunk = _new_chunk(content, additional_kwargs, {"model_provider": PROVIDER})
+    if calls:
+        chunk.tool_calls = [_tool_call(call) for call in calls]
+        chunk.tool_call_chunks = [_tool_call_chunk(call) for call in calls]
+    return chunk
+
+
+def _new_chunk(
+    content: Content, additional_kwargs: gemini.JsonObject, metadata: gemini.JsonObject
+) -> AIMessageChunk:
+    """Return a chunk without tool calls, as core's constructor would make it.
+
+    The constructor searches for tool calls, which takes as long as parsing the event. `model_copy`
+    with the same fields takes three times as long as this.
+    """
+    chunk = _BLANK.model_copy()
+    # Every list and dict is new: the copy shares them with the original.
+    vars(chunk).update(
+        content=content,
+        additional_kwargs=additional_kwargs,
+        response_metadata=metadata,
+        tool_calls=[],
+        invalid_tool_calls=[],
+        tool_call_chunks=[],
+    )
+    return chunk
 
 
 def _tool_call(call: ToolCallPiece) -> ToolCall:
@@ -284,9 +309,9 @@ def _fragment_chunk(
         )
     # A piece from the middle of the arguments is not JSON. Core would look for JSON in it again
     # after dropping each of its characters, which takes quadratic time.
-    fields: gemini.JsonObject = {"content": content, "additional_kwargs": additional_kwargs}
-    fields |= {"tool_call_chunks": chunks, "tool_calls": [], "invalid_tool_calls": []}
-    return _BLANK.model_copy(update=fields | {"response_metadata": {}})
+    chunk = _new_chunk(content, additional_kwargs, {})
+    chunk.tool_call_chunks = chunks
+    return chunk
 
 
 # Tool calls that must not be executed

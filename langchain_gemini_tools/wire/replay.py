@@ -68,32 +68,35 @@ class PartLog:
     is_needed: bool = False
     """Whether the order is not content, then calls, or a part has something to remember."""
     _entries: list[gemini.JsonObject] = field(default_factory=list)
+    _open_text: gemini.JsonObject | None = None
+    """The last entry, if it is an unsigned text."""
     _has_call: bool = False
 
     def add_text(self, text: str, signature: str | None) -> None:
         """Add a text part; adjacent unsigned texts count as one, as in a stream."""
+        if self._open_text is not None and signature is None:
+            self._open_text["text"] += len(text)
+            return
+        entry: gemini.JsonObject = {"text": len(text)}
+        if signature is not None:
+            entry |= {"signature": signature, "sum": _check_sum(text)}
+        self._entries.append(entry)
+        self._open_text = entry if signature is None else None
         self.is_needed |= self._has_call or signature is not None
-        last = self._entries[-1] if self._entries else {}
-        if "text" in last and "signature" not in last and signature is None:
-            last["text"] += len(text)
-        elif signature is None:
-            self._entries.append({"text": len(text)})
-        else:
-            entry = {"text": len(text), "signature": signature, "sum": _check_sum(text)}
-            self._entries.append(entry)
 
     def add_block(self, signature: str | None = None, kind: str = "") -> None:
         """Add a part that is a separate block in `content`, with its kind."""
         self.is_needed |= self._has_call or signature is not None
         signed = {} if signature is None else {"signature": signature, "kind": kind}
         self._entries.append({"block": 1, **signed})
+        self._open_text = None
 
     def add_call(
         self, call_id: str, wire_name: str | None = None, tool_name: str | None = None
     ) -> None:
         """Add a function call, with the name that the model used if it is not the tool's."""
         self.is_needed |= wire_name is not None
-        self._has_call = True
+        self._has_call, self._open_text = True, None
         renamed = {} if wire_name is None else {"name": wire_name, "tool": tool_name}
         self._entries.append({"call": call_id, **renamed})
 

@@ -389,12 +389,12 @@ class StreamParser:
     def feed(self, response: gemini.Response) -> list[ChatGenerationChunk]:
         """Return the chunks of an event: none, one, or several if text is followed by blocks."""
         candidates = _candidates(response)
-        for candidate in candidates:
-            if candidate.get("index"):
-                raise UnreadableResponseError(
-                    "The stream contains a second candidate, but one was requested."
-                )
-        pieces = self._candidate.feed(response, candidates[0] if candidates else None)
+        candidate = candidates[0] if candidates else None
+        if any(each.get("index") for each in candidates):
+            raise UnreadableResponseError(
+                "The stream contains a second candidate, but one was requested."
+            )
+        pieces = self._candidate.feed(response, candidate)
         pieces = [piece for piece in pieces if piece.call is None or not self._hold(piece)]
         if self._gate:
             pieces = self._release_text(pieces, self._gate)
@@ -469,7 +469,7 @@ class StreamParser:
 
 def _candidates(response: gemini.Response) -> list[gemini.JsonObject]:
     candidates = response.get("candidates") or []
-    if not isinstance(candidates, list) or [c for c in candidates if not isinstance(c, dict)]:
+    if not isinstance(candidates, list) or not {*map(type, candidates)} <= {dict}:
         raise UnreadableResponseError(
             "The response's `candidates` are not a list of objects.", body=response
         )

@@ -54,9 +54,11 @@ def test_a_byte_after_a_response_is_noticed(response: bytes, size: int) -> None:
     [
         b"HTTP/1.1 200 OK\r\nx: " + b"a" * 300_000,
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        # Adding it up would lead back to the line itself, again and again.
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n-6\r\n",
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n" + b"1" * 300_000,
     ],
-    ids=["endless head", "not a chunk", "endless size"],
+    ids=["endless head", "not a chunk", "negative size", "endless size"],
 )
 def test_a_connection_that_is_not_understood_is_not_used_again(response: bytes, size: int) -> None:
     assert after(response, size=size).has_unread
@@ -86,16 +88,27 @@ def test_a_limit_is_a_number_for_other_transports() -> None:
     assert (limit, limit.left(), limit + 0, limit.left()) == (3.0, 2.0, 3.0, 1.0)
 
 
-def test_the_tls_layer_is_looked_up_once_per_connection() -> None:
+def test_the_socket_and_its_tls_layer_are_looked_up_once_per_connection() -> None:
     """The HTTP library asks every idle connection whether it is readable, before each request."""
     asked: list[str] = []
-    stream = SimpleNamespace(get_extra_info=asked.append)
+    near, far = socket.socketpair()
+
+    def look_up(info: str) -> Any:
+        asked.append(info)
+        return near if info == "socket" else None
+
+    stream = SimpleNamespace(get_extra_info=look_up)
     pool = SimpleNamespace(_network_backend=SimpleNamespace(connect_tcp=lambda *_, **__: stream))
     guard(SimpleNamespace(_transport=SimpleNamespace(_pool=pool)))
     backend: Any = pool._network_backend  # noqa: SLF001 - httpcore has no public name for it
     connection = backend.connect_tcp("127.0.0.1", 80)
-    assert [connection.get_extra_info("is_readable") for _ in range(3)] == [False] * 3
-    assert asked == ["is_readable", "ssl_object", "is_readable", "is_readable"]
+    with near:
+        assert [connection.get_extra_info("is_readable") for _ in range(3)] == [False] * 3
+        assert asked == ["socket", "ssl_object"]
+        far.close()
+        assert connection.get_extra_info("is_readable")
+    assert connection.get_extra_info("is_readable")  # closed by us
+    assert asked == ["socket", "ssl_object"]
 
 
 def test_a_client_without_sockets_stays_as_it_is() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from langchain_gemini_tools.client.network import Deadline
 from langchain_gemini_tools.client.pool import LIBRARIES
+from langchain_gemini_tools.client.responses import Deadline
 from langchain_gemini_tools.client.transport import Envelope, PendingRequest
 
 URL = "http://127.0.0.1/v1beta/models/a:generateContent"
