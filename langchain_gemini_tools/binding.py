@@ -19,7 +19,6 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import merge_configs
 from pydantic import ConfigDict, field_validator
 
-from langchain_gemini_tools.batch import BatchJob
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.options import mark_bound, override
 from langchain_gemini_tools.prompted import PromptOverhead
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models.chat_models import _ChatModelBinding as _Binding
     from langchain_core.load.serializable import SerializedConstructor, SerializedNotImplemented
 
+    from langchain_gemini_tools.batch import BatchJob
     from langchain_gemini_tools.chat_model import ChatGemini
     from langchain_gemini_tools.structured_output import RawOutput, StructuredOutput
 else:

@@ -19,7 +19,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict
 
 from langchain_gemini_tools.access import retry_policy
-from langchain_gemini_tools.batch.items import as_chunk, find_asker
+from langchain_gemini_tools.batch import find_asker
 from langchain_gemini_tools.binding import GeminiBinding, StructuredOutputMethod
 from langchain_gemini_tools.continuation import LongResponse
 from langchain_gemini_tools.errors import (
@@ -42,7 +42,7 @@ from langchain_gemini_tools.options import (
     spelled_as_fields,
     split_headers,
 )
-from langchain_gemini_tools.services import GeminiServices
+from langchain_gemini_tools.services import GeminiServices, as_chunk
 from langchain_gemini_tools.wire.generation import plain
 from langchain_gemini_tools.wire.invocation import Invocation, ToolChoiceOption
 from langchain_gemini_tools.wire.request import RenderedRequest

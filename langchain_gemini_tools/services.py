@@ -1,7 +1,7 @@
 """What a model does apart from generating: previews, token counts, context caches, batch jobs.
 
-Modules that many programs never need (prompted tools, context caches) are imported by the methods
-that need them.
+Modules that many programs never need (prompted tools, context caches, batches) are imported by the
+methods that need them.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+)
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict
 
 from langchain_gemini_tools.access import GeminiAccess, render_fetched, retry_policy
-from langchain_gemini_tools.batch import BatchJob, BatchSource
-from langchain_gemini_tools.batch.items import (
-    Asker,
-    ask_in_batches,
-    interrupted_result,
-)
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.media_fetch import fetch_media
 from langchain_gemini_tools.options import resolve, spelled_as_fields
@@ -37,7 +38,9 @@ from langchain_gemini_tools.wire.tools.builtin import reject_credentials
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-    from langchain_core.outputs import ChatResult
+
+    from langchain_gemini_tools.batch import BatchJob, BatchSource
+    from langchain_gemini_tools.batch.items import Asker
 
 Result = TypeVar("Result")
 
@@ -206,6 +209,8 @@ class GeminiServices(GeminiAccess):
         kwargs: Mapping[str, Any],
         finish: Callable[[AIMessage], Result],
     ) -> BatchJob[Result]:
+        from langchain_gemini_tools.batch import BatchJob, BatchSource
+
         has_place = path is not None if name is None else inputs is None
         if not has_place:
             raise InvalidOptionError(
@@ -267,6 +272,8 @@ class GeminiServices(GeminiAccess):
         options: tuple[list[str] | None, Mapping[str, Any]],
         run_manager: CallbackManagerForLLMRun | None,
     ) -> ChatResult:
+        from langchain_gemini_tools.batch.items import ask_in_batches, interrupted_result
+
         request = self._render(messages, self._batch_invocation(*options))
         try:
             return ask_in_batches(asker, request, self._source_of(request))
@@ -283,6 +290,8 @@ class GeminiServices(GeminiAccess):
         options: tuple[list[str] | None, Mapping[str, Any]],
         run_manager: AsyncCallbackManagerForLLMRun | None,
     ) -> ChatResult:
+        from langchain_gemini_tools.batch.items import ask_in_batches, interrupted_result
+
         request = await self._arender(messages, self._batch_invocation(*options))
         try:
             return ask_in_batches(asker, request, self._source_of(request))
@@ -293,6 +302,8 @@ class GeminiServices(GeminiAccess):
             raise
 
     def _source_of(self, request: RenderedRequest) -> BatchSource:
+        from langchain_gemini_tools.batch import BatchSource
+
         return BatchSource(
             template=request,
             render=lambda body: replace(request, encoded=body),
@@ -391,3 +402,11 @@ class GeminiServices(GeminiAccess):
         with_tools = self.get_num_tokens_from_messages(message, tools, **kwargs)
         others = {k: v for k, v in kwargs.items() if k not in {"tool_choice", "tool_config"}}
         return with_tools - self.get_num_tokens_from_messages(message, **others)
+
+
+def as_chunk(result: ChatResult) -> ChatGenerationChunk:
+    """Return a whole result as the only chunk of a stream."""
+    (generation,) = result.generations
+    # It makes tool call chunks of the tool calls.
+    chunk = AIMessageChunk(**generation.message.model_dump(exclude={"type"}), chunk_position="last")
+    return ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)

@@ -31,7 +31,6 @@ from langchain_core.utils.json import parse_json_markdown
 from langchain_core.utils.pydantic import is_basemodel_subclass
 from pydantic import TypeAdapter, ValidationError
 
-from langchain_gemini_tools.batch import BatchJob
 from langchain_gemini_tools.binding import TOOL_OPTIONS, GeminiBinding, Method, Parsed
 from langchain_gemini_tools.errors import InvalidOptionError, InvalidToolError
 from langchain_gemini_tools.options import resolve, spelled_as_fields
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
 
     from langchain_core.outputs import Generation
 
+    from langchain_gemini_tools.batch import BatchJob
     from langchain_gemini_tools.chat_model import ChatGemini
     from langchain_gemini_tools.wire.invocation import Invocation
     from langchain_gemini_tools.wire.tools.tool import Tool

@@ -18,9 +18,57 @@ graph_runner.py  one LangGraph agent, from one call of its model to the next
 loop_runner.py   the same for a ToolLoop
 waves.py         what the agents wait for, sent together; what is kept of it on disk
 items.py         a call of the model inside such an agent: `ask_in_batches`
+
+This module decides whether a call belongs to an agent in a batch. A program without batches loads
+none of the others.
 """
 
-from langchain_gemini_tools.batch.items import BatchSource
-from langchain_gemini_tools.batch.job import BatchJob, BatchStatus
+from __future__ import annotations
+
+import importlib
+import warnings
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.runnables.config import var_child_runnable_config
+
+if TYPE_CHECKING:
+    from langchain_gemini_tools.batch.items import Asker, BatchSource
+    from langchain_gemini_tools.batch.job import BatchJob, BatchStatus
 
 __all__ = ["BatchJob", "BatchSource", "BatchStatus"]
+
+_MODULES = {"BatchJob": "job", "BatchSource": "items", "BatchStatus": "job"}
+
+CONFIG_KEY = "gemini_batch"
+"""The key in `configurable` that switches batches on: an `Asker`, or True in LangGraph."""
+is_in_run: ContextVar[bool] = ContextVar("is_in_run", default=False)
+"""Whether the code runs in a step of `run_in_batches`."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def find_asker() -> Asker | None:
+    """Return what answers the calls of this run; None if they are sent as usual."""
+    config = var_child_runnable_config.get()
+    configurable = config.get("configurable", {}) if config else {}
+    found = configurable.get(CONFIG_KEY)
+    if not found:
+        if is_in_run.get() and CONFIG_KEY not in configurable:
+            warnings.warn(
+                "A call of the model in run_in_batches is sent at once, at the standard price. It "
+                "is in a graph that is called with a thread_id, which LangGraph runs separately. "
+                "Call it without a thread_id, or with the config of the node or tool.",
+                stacklevel=2,
+            )
+        return None
+    if found is not True:
+        asker: Asker = found
+        return asker
+    from langchain_gemini_tools.batch.graph_runner import GraphStep
+
+    return GraphStep()

@@ -20,8 +20,9 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Command, interrupt
 
+from langchain_gemini_tools.batch import is_in_run
 from langchain_gemini_tools.batch.agents import PausedAgent
-from langchain_gemini_tools.batch.items import REQUEST_TYPE, Asker, is_in_run
+from langchain_gemini_tools.batch.items import REQUEST_TYPE, Asker
 from langchain_gemini_tools.batch.waves import (
     FAST_COMMITS,
     AgentStep,

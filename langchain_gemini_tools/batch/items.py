@@ -16,9 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from abc import ABC, abstractmethod
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -27,15 +25,14 @@ from langchain_core.callbacks import CallbackManager
 from langchain_core.load import dumpd
 from langchain_core.messages import (
     AIMessage,
-    AIMessageChunk,
     BaseMessage,
     HumanMessage,
     SystemMessage,
     ToolCall,
     ToolMessage,
 )
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
-from langchain_core.runnables.config import ensure_config, var_child_runnable_config
+from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.runnables.config import ensure_config
 
 from langchain_gemini_tools.batch.folder import JobPart
 from langchain_gemini_tools.batch.service import RESENT_STATES
@@ -69,12 +66,8 @@ if TYPE_CHECKING:
 
 _JSON_SCHEMA = "responseJsonSchema"
 _MAX_HOPS = 64
-CONFIG_KEY = "gemini_batch"
-"""The key in `configurable` that switches batches on: an `Asker`, or True in LangGraph."""
 REQUEST_TYPE = "gemini_batch_request"
 """The `type` of the interrupts of this module."""
-is_in_run: ContextVar[bool] = ContextVar("is_in_run", default=False)
-"""Whether the code runs in a step of `run_in_batches`."""
 
 
 @dataclass(frozen=True)
@@ -342,28 +335,6 @@ class Asker(ABC):
         """Keep an answer for the next call, to which it belongs."""
 
 
-def find_asker() -> Asker | None:
-    """Return what answers the calls of this run; None if they are sent as usual."""
-    config = var_child_runnable_config.get()
-    configurable = config.get("configurable", {}) if config else {}
-    found = configurable.get(CONFIG_KEY)
-    if not found:
-        if is_in_run.get() and CONFIG_KEY not in configurable:
-            warnings.warn(
-                "A call of the model in run_in_batches is sent at once, at the standard price. It "
-                "is in a graph that is called with a thread_id, which LangGraph runs separately. "
-                "Call it without a thread_id, or with the config of the node or tool.",
-                stacklevel=2,
-            )
-        return None
-    if found is not True:
-        asker: Asker = found
-        return asker
-    from langchain_gemini_tools.batch.graph_runner import GraphStep
-
-    return GraphStep()
-
-
 def ask_in_batches(asker: Asker, request: RenderedRequest, source: BatchSource) -> ChatResult:
     """Return the answer of a batch job to a request, as `invoke` would.
 
@@ -426,14 +397,6 @@ def _check_same_call(answered: list[str], call: list[str]) -> None:
             "separate nodes (Send), and keep times and random values out of the messages. If the "
             "agent was changed since the request was sent, use the old one, or another path."
         )
-
-
-def as_chunk(result: ChatResult) -> ChatGenerationChunk:
-    """Return a whole result as the only chunk of a stream."""
-    (generation,) = result.generations
-    # It makes tool call chunks of the tool calls.
-    chunk = AIMessageChunk(**generation.message.model_dump(exclude={"type"}), chunk_position="last")
-    return ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)
 
 
 def interrupted_result() -> LLMResult:

@@ -28,9 +28,9 @@ from decimal import Decimal
 from itertools import count, groupby
 from typing import TYPE_CHECKING, Any, Literal
 
+from langchain_gemini_tools.batch import CONFIG_KEY
 from langchain_gemini_tools.batch.agents import Wave
 from langchain_gemini_tools.batch.folder import Folder
-from langchain_gemini_tools.batch.items import CONFIG_KEY
 from langchain_gemini_tools.batch.job import BatchJob
 from langchain_gemini_tools.batch.service import RESENT_STATES
 from langchain_gemini_tools.errors import BatchJobError, InvalidOptionError
