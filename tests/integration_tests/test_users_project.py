@@ -136,7 +136,7 @@ def test_the_wheel_contains_the_package_and_nothing_else(wheel: Path) -> None:
         about = next(name for name in names if name.endswith("/METADATA"))
         metadata = email.message_from_bytes(archive.read(about))
     assert {name for name in names if ".dist-info/" not in name} == sources
-    assert {Path(name).suffix for name in sources} <= {".py", ".yaml", ".txt", ".typed"}
+    assert {Path(name).suffix for name in sources} <= {".css", ".py", ".yaml", ".txt", ".typed"}
     extras = metadata.get_all("Provides-Extra") or []
     assert sorted(extras) == ["all", "display", "mcp", "testing", "vertex-batch"]
     assert metadata["Author"]
