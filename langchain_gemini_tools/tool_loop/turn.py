@@ -147,11 +147,13 @@ class TurnCalls:
     def start_due(self, start: Start) -> None:
         """Start the attempts that are due."""
         now = self._run.clock()  # those that start together time out together
+        free = self._settings.max_concurrency - len(self.running)
         for slot in self._open():
-            if len(self.running) >= self._settings.max_concurrency:
+            if free <= 0:
                 break
             if not (slot.future or self._waits(slot) or self._end_from_cache(slot)):
                 self._start(slot, start, now)
+                free -= slot.future is not None
         self.emit_events()
 
     def emit_events(self) -> None:
