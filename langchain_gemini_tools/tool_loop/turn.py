@@ -31,6 +31,18 @@ if TYPE_CHECKING:
 ToolFuture = concurrent.futures.Future[Any] | asyncio.Future[Any]
 """An attempt of a tool call, in a thread or in a task."""
 
+
+@dataclass(frozen=True)
+class Raised:
+    """The output of a task for a thread that raised an exception.
+
+    In a task, a StopIteration becomes another exception, and Ctrl-C or an exit stops the event loop
+    before the run can attach its result.
+    """
+
+    error: BaseException
+
+
 Start = Callable[[BaseTool, ToolCall], ToolFuture | None]
 """Starts an attempt; returns None if too many threads of this tool are still running."""
 
@@ -268,6 +280,8 @@ class TurnCalls:
             error: BaseException | None = asyncio.CancelledError("The tool cancelled itself.")
         else:
             error = future.exception()
+            if error is None and isinstance(raised := future.result(), Raised):
+                error = raised.error
         if error is not None:
             if not _is_failure(error):
                 raise error
