@@ -144,7 +144,7 @@ CODE_KEY = "tool_code"
 SIDE_KEYS = frozenset({
     "id", "type", "index", "call_id", "tool_call_id", "thought", "thoughts", "reason", "reasoning",
 })  # fmt: skip
-"""Keys that a call may have besides its name and arguments."""
+"""Keys that a call may have in addition to its name and arguments."""
 DEFINITION_KEYS = frozenset({
     "description", "strict", "required", "properties", "returns", "response", "input_schema",
     "inputSchema", "args_schema",

@@ -38,7 +38,7 @@ _OPENINGS = (
 _FENCE = re.compile(r"(?:`{1,3}|~{1,3})[ \t]*(?:\w*)[ \t\r]*")
 """The line of a fence, or the start of one."""
 _STARTS = ("{", "[", "<tool_call", "<function", "TOOL_CALL:", "call:", "print(")
-"""What an answer that is nothing but calls may start with, besides the name of a tool."""
+"""What an answer that is nothing but calls may start with, apart from the name of a tool."""
 
 _INVENTED_NAME = re.compile(r"default_api[.:](\w+(?:\.\w+)*)")
 _OPENED = re.compile(

@@ -25,7 +25,7 @@ from langchain_core.runnables.configurable import DynamicRunnable
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.tool_loop import events
 from langchain_gemini_tools.tool_loop.toolbox import has_async_hook, runs_async, runs_sync
-from langchain_gemini_tools.tool_loop.turn import ToolFuture, copy_call
+from langchain_gemini_tools.tool_loop.turn import Raised, ToolFuture, copy_call
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -354,9 +354,10 @@ async def _with_async_fallback(
 ) -> object:
     """Return the thread's result; run the tool in the event loop if it has no sync version."""
     await _wait_for_thread(future)
-    if isinstance(future.exception(), NotImplementedError):
+    error = future.exception()
+    if isinstance(error, NotImplementedError):
         return await tool.ainvoke(call, config)
-    return future.result()
+    return future.result() if error is None else Raised(error)
 
 
 async def _wait_for_thread(future: ThreadFuture) -> None:
@@ -388,15 +389,20 @@ async def _wait_for_cleanup(futures: Collection[ToolFuture]) -> None:
 
     They are not cancelled again, because that would interrupt the cleanup.
     """
-    tasks = [each for each in futures if isinstance(each, asyncio.Future) and not each.done()]
-    for task in tasks:
-        _abandoned_tasks.add(task)
-        task.add_done_callback(_forget)
-    if tasks:
-        await asyncio.wait(tasks, timeout=GRACE_SECONDS)
+    unfinished: list[asyncio.Future[Any]] = []
+    for task in futures:
+        if isinstance(task, asyncio.Future) and task.done():
+            _forget(task)
+        elif isinstance(task, asyncio.Future):
+            unfinished.append(task)
+            _abandoned_tasks.add(task)
+            task.add_done_callback(_forget)
+    if unfinished:
+        await asyncio.wait(unfinished, timeout=GRACE_SECONDS)
 
 
 def _forget(task: asyncio.Future[Any]) -> None:
+    """Ignore how a task ended; asyncio logs an exception that nothing reads."""
     _abandoned_tasks.discard(task)
     if not task.cancelled():
         task.exception()

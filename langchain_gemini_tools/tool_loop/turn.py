@@ -31,6 +31,18 @@ if TYPE_CHECKING:
 ToolFuture = concurrent.futures.Future[Any] | asyncio.Future[Any]
 """An attempt of a tool call, in a thread or in a task."""
 
+
+@dataclass(frozen=True)
+class Raised:
+    """The output of a task for a thread that raised an exception.
+
+    In a task, a StopIteration becomes another exception, and Ctrl-C or an exit stops the event loop
+    before the run can attach its result.
+    """
+
+    error: BaseException
+
+
 Start = Callable[[BaseTool, ToolCall], ToolFuture | None]
 """Starts an attempt; returns None if too many threads of this tool are still running."""
 
@@ -147,11 +159,13 @@ class TurnCalls:
     def start_due(self, start: Start) -> None:
         """Start the attempts that are due."""
         now = self._run.clock()  # those that start together time out together
+        free = self._settings.max_concurrency - len(self.running)
         for slot in self._open():
-            if len(self.running) >= self._settings.max_concurrency:
+            if free <= 0:
                 break
             if not (slot.future or self._waits(slot) or self._end_from_cache(slot)):
                 self._start(slot, start, now)
+                free -= slot.future is not None
         self.emit_events()
 
     def emit_events(self) -> None:
@@ -266,6 +280,8 @@ class TurnCalls:
             error: BaseException | None = asyncio.CancelledError("The tool cancelled itself.")
         else:
             error = future.exception()
+            if error is None and isinstance(raised := future.result(), Raised):
+                error = raised.error
         if error is not None:
             if not _is_failure(error):
                 raise error

@@ -17,6 +17,7 @@ from contextlib import suppress
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urljoin
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
@@ -99,7 +100,7 @@ class _Locator:
         """Return the reference of a schema as a path; as it is, if it cannot be found.
 
         Raises:
-            InvalidToolError: The document defines the name more than once.
+            InvalidToolError: The document defines the address or the name more than once.
         """
         reference: str = part["$ref"]
         address, _, fragment = reference.partition("#")
@@ -114,8 +115,10 @@ class _Locator:
             self._reject_ambiguous(fragment, reference)
         for resolver in (place.resolver, self._places[id(self._document)].resolver):
             found = self._find(resolver, address if is_path else reference)
+            if found is not None and is_path:
+                return f"#{self._only(found, '', reference)}{fragment}"
             if found is not None:
-                return f"#{found.pointer}{fragment if is_path else ''}"
+                return f"#{self._only(found, fragment, reference)}"
         return reference
 
     @cached_property
@@ -130,15 +133,18 @@ class _Locator:
 
         root = DRAFT202012.create_resource(self._document)
         registry = Registry().with_resource(root.id() or "", root).crawl()
-        around = [("", registry.resolver(root.id() or ""))]  # parts with an address, innermost last
+        # Parts with an address, innermost last.
+        around = [("", root.id() or "", registry.resolver(root.id() or ""))]
         found: dict[int, _Place] = {}
         for pointer, part in pointers(self._document):
             while not f"{pointer}/".startswith(f"{around[-1][0]}/"):
                 around.pop()
             if "$id" in part and pointer:
                 resource = DRAFT202012.create_resource(part)
-                around.append((pointer, around[-1][1].in_subresource(resource)))
-            found[id(part)] = _Place(pointer, *around[-1])
+                _, address, resolver = around[-1]
+                address = urljoin(address, resource.id() or "")
+                around.append((pointer, address, resolver.in_subresource(resource)))
+            found[id(part)] = _Place(part, pointer, *around[-1])
         return found
 
     def _find(self, resolver: Resolver[Any], reference: str) -> _Place | None:
@@ -149,22 +155,49 @@ class _Locator:
         except (Unresolvable, ValueError):
             return None
 
+    def _only(self, found: _Place, name: str, reference: str) -> str:
+        """Return the pointer of the first schema with this address, or with a name inside it.
+
+        `referencing` returns any of several. They may be copies, but must not differ.
+        """
+        places = [place for place in self._places.values() if place.address == found.address]
+        if name:
+            same = [place for place in places if name in place.names]
+        else:
+            same = [place for place in places if place.pointer == place.base]
+        if any(place.schema != found.schema for place in same):
+            raise _ambiguous(reference)
+        return same[0].pointer if same else found.pointer
+
     def _reject_ambiguous(self, name: str, reference: str) -> None:
         # Which one of them is meant depends on the way that leads to the reference.
         parts = subschemas(self._document)
         if sum(part.get("$dynamicAnchor") == name for part in parts) > 1:
-            raise InvalidToolError(
-                f"The schema refers to {reference!r}, which it defines more than once."
-            )
+            raise _ambiguous(reference)
+
+
+def _ambiguous(reference: str) -> InvalidToolError:
+    return InvalidToolError(
+        f"The schema refers to {reference!r}, which it defines more than once. Rename one of them."
+    )
 
 
 class _Place(NamedTuple):
     """Where a schema is in its document."""
 
+    schema: JsonSchema
     pointer: str
     base: str
     """The pointer of the innermost schema around it that has an address."""
+    address: str
+    """The address of that schema."""
     resolver: Resolver[Any]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the schema, which are unique at its address."""
+        found = (self.schema.get("$anchor"), self.schema.get("$dynamicAnchor"))
+        return [name for name in found if name]
 
 
 def _read(schema: object, place: str = "") -> JsonSchema | bool:

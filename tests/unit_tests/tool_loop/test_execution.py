@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import copy
+import gc
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import StructuredTool, ToolException, tool
+from langchain_core.tools import BaseTool, StructuredTool, ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import StateGraph
 from langgraph.types import Command, interrupt
@@ -443,6 +444,60 @@ def test_an_interrupt_in_a_tool_ends_an_async_run(
     stop = StructuredTool.from_function(**form, name="stop", description="Stop.")
     with pytest.raises(kind):
         asyncio.run(_loop([stop], call("stop")).ainvoke("Hi"))
+
+
+class _BothWays(BaseTool):
+    """A tool that async code runs in a thread, although it has an `_arun`."""
+
+    name: str = "stop"
+    description: str = "Stop."
+    is_async: bool = False
+    error: Any
+
+    def _run(self) -> str:
+        raise self.error
+
+    async def _arun(self) -> str:
+        return "never"
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, _Boom])
+def test_an_interrupt_in_the_thread_of_a_tool_with_both_versions_has_the_result(
+    kind: type[BaseException],
+) -> None:
+    with pytest.raises(kind) as caught:
+        asyncio.run(_loop([_BothWays(error=kind())], call("stop")).ainvoke("Hi"))
+    result = result_of(caught.value)
+    assert result is not None
+    assert result.pending == [call("stop")]
+
+
+@pytest.mark.parametrize("error", [StopIteration("x"), asyncio.CancelledError("x")], ids=repr)
+async def test_the_error_in_the_thread_of_a_tool_with_both_versions_is_kept(error: Any) -> None:
+    result = await _loop([_BothWays(error=error)], call("stop")).ainvoke("Hi")
+    assert result.calls[0].error is error
+
+
+async def test_an_error_in_the_cleanup_after_a_timeout_is_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fail() -> str:
+        """Fail."""
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise ValueError("cleanup")
+
+    async def wait() -> str:
+        """Wait."""
+        await asyncio.sleep(0.2)
+        return "ok"
+
+    loop = _loop([fail, wait], call("fail", "1"), call("wait", "2"), tool_timeout={"fail": 0.05})
+    result = await loop.ainvoke("Hi")
+    assert [record.status for record in result.calls] == ["timed_out", "succeeded"]
+    gc.collect()
+    assert caplog.text == ""
 
 
 @pytest.fixture

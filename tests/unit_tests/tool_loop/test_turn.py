@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from concurrent.futures import Future, InvalidStateError
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,32 @@ class _Turn:
 
 def _result(text: str) -> ToolMessage:
     return ToolMessage(text, tool_call_id="any", name="work")
+
+
+def _count_steps(turn: _Turn) -> int:
+    """Count the bytecode instructions that looking for due calls takes."""
+    steps = 0
+
+    def trace(frame: Any, event: str, _: object) -> Any:
+        nonlocal steps
+        frame.f_trace_opcodes = True
+        steps += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        turn.start()
+    finally:
+        sys.settrace(before)
+    return steps
+
+
+def test_looking_for_due_calls_takes_steps_in_proportion_to_the_calls() -> None:
+    few, many = (_Turn(*map(str, range(n)), max_concurrency=1000) for n in (50, 400))
+    for turn in (few, many):
+        turn.start()
+    assert _count_steps(many) < 2 * 8 * _count_steps(few)
 
 
 def test_a_result_after_the_timeout_is_ignored() -> None:

@@ -21,6 +21,7 @@ from langchain_gemini_tools.wire.schema.walk import (
     same_value,
     subschemas,
 )
+from langchain_gemini_tools.wire.tools.bind import bind_tools
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.wire.shapes import JsonSchema
@@ -372,6 +373,37 @@ def test_an_ambiguous_dynamic_reference_is_rejected() -> None:
     nodes = {name: {"$dynamicAnchor": "node", "type": "string"} for name in "ab"}
     with pytest.raises(InvalidToolError, match="'#node', which it defines more than once"):
         clean_schema({"properties": {"x": {"$dynamicRef": "#node"}}, "$defs": nodes})
+
+
+DUPLICATES: dict[str, tuple[str, JsonSchema, JsonSchema]] = {
+    "a name": ("#n", {"$anchor": "n"}, {"$anchor": "n"}),
+    "a name, once as a dynamic one": ("#n", {"$anchor": "n"}, {"$dynamicAnchor": "n"}),
+    "an address": ("p.json", {"$id": "p.json"}, {"$id": "p.json"}),
+    "a part of an address": ("p.json#/not", {"$id": "p.json"}, {"$id": "p.json"}),
+}
+
+
+@pytest.mark.parametrize(("reference", "one", "other"), DUPLICATES.values(), ids=DUPLICATES)
+def test_a_tool_that_defines_a_name_in_two_ways_is_rejected(
+    reference: str, one: JsonSchema, other: JsonSchema
+) -> None:
+    parameters = {
+        "type": "object",
+        "properties": {"x": {"$ref": reference}, "y": {**TEXT, "not": {}, **one}},
+        "$defs": {"z": {"type": "integer", "not": {}, **other}},
+    }
+    text = f"Tool 'find': .*{reference!r}, which it defines more than once. Rename one"
+    with pytest.raises(InvalidToolError, match=text):
+        bind_tools([{"name": "find", "description": "Find.", "parameters": parameters}])
+
+
+def test_names_may_repeat_in_copies_and_under_other_addresses() -> None:
+    named = {**TEXT, "$anchor": "n"}
+    schema = {
+        "properties": {"x": {"$ref": "#n"}, "y": named},
+        "$defs": {"copy": named, "other": {"$id": "p", "not": {"$anchor": "n"}}},
+    }
+    assert clean_schema(schema) == {"properties": {"x": TEXT, "y": TEXT}}
 
 
 def test_an_unused_definition_may_refer_to_nothing() -> None:
