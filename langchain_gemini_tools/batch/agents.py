@@ -272,7 +272,7 @@ class AgentResults(Sequence[Any]):
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(self._count))]
         number = range(self._count)[index]
-        return self.errors.get(number) or self._runner.result(number)
+        return self.errors[number] if number in self.errors else self._runner.result(number)
 
     def __iter__(self) -> Iterator[Any]:
         return (self[number] for number in range(self._count))
@@ -284,7 +284,7 @@ class AgentResults(Sequence[Any]):
             index: The number of the input.
         """
         number = range(self._count)[index]
-        return self.errors.get(number) or await self._runner.aresult(number)
+        return self.errors[number] if number in self.errors else await self._runner.aresult(number)
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         for number in range(self._count):

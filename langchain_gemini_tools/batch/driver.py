@@ -115,13 +115,19 @@ class Driver:
 
             self._runner.bridge = LoopBridge()
         bridge = self._runner.bridge
-        thread = asyncio.ensure_future(asyncio.to_thread(self.run))
+        # Not a thread of the event loop: it has few, and the agents and the jobs need them.
+        pool = ContextThreadPoolExecutor(1)
+        work = pool.submit(self.run)
+        pool.shutdown(wait=False)
+        ended = asyncio.wrap_future(work)
         try:
-            return await asyncio.shield(thread)
+            return await asyncio.shield(ended)
         except asyncio.CancelledError:
             if bridge:
                 bridge.cancel()
-                await asyncio.wait([thread], timeout=_CANCEL_SECONDS)
+                # `asyncio.run` waits for this before it closes the loop, which `work` still uses.
+                asyncio.get_running_loop().run_in_executor(None, wait, [work])
+                await asyncio.wait([ended], timeout=_CANCEL_SECONDS)
             raise
 
     @contextlib.contextmanager

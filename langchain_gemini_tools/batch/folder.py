@@ -194,7 +194,8 @@ class Folder:
         except FileNotFoundError:
             return None
         try:
-            state: _State = _adapter(cast("Any", kind)).validate_json(content)
+            # Not `validate_json`, which rejects nesting and surrogates that `save_state` writes.
+            state: _State = _adapter(cast("Any", kind)).validate_python(json.loads(content))
         except ValueError as error:
             raise InvalidOptionError(
                 f"{file} is damaged, or of another version of this package: {error}. Restore it, "

@@ -120,8 +120,13 @@ def schema_rewriter(template: RenderedRequest) -> Callable[[bytes], bytes]:
             "with_structured_output(..., method='function_calling')."
         )
     rendered = render_openapi_schema(schema)
+    before = b'"%b":%b' % (_JSON_SCHEMA.encode(), encode_json(schema))
+    after = b'"responseSchema":%b' % encode_json(rendered)
 
     def rewrite(body: bytes) -> bytes:
+        # Text that a user wrote cannot match: quotes inside of strings are escaped.
+        if body.count(before) == 1:
+            return body.replace(before, after)  # without parsing, for instance, a large image
         decoded = json.loads(body)
         del decoded["generationConfig"][_JSON_SCHEMA]
         decoded["generationConfig"]["responseSchema"] = rendered

@@ -22,7 +22,7 @@ import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import count, groupby
@@ -165,6 +165,17 @@ class WaveJob(BatchJob[Any]):
         return ()
 
 
+@contextmanager
+def _using_temporary_file() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise OSError(
+            f"The requests of the next wave were not stored in a temporary file: {error}. Free "
+            "some space, or set SQLITE_TMPDIR to another folder, and make the same call again."
+        ) from error
+
+
 class Waves:
     """The folder of a run. Its methods may be called from several threads.
 
@@ -272,6 +283,7 @@ class Waves:
 
     # The requests of the next wave
 
+    @_using_temporary_file()
     def add(self, agent: int, requests: Iterable[AgentRequest]) -> None:
         """Keep the requests that an agent waits for, for the next wave."""
         rows = [(agent, each.id, each.model, json.dumps(each.call), each.body) for each in requests]
@@ -294,6 +306,7 @@ class Waves:
         """The wave that was begun and is not done."""
         return self.waves[-1] if self.waves and not self.waves[-1].is_done else None
 
+    @_using_temporary_file()
     def begin(self, sources: dict[str, BatchSource]) -> Wave:
         """Make a wave of the requests that were added. Nothing is sent yet."""
         number, models = len(self.waves), tuple(self.pending_models())

@@ -18,7 +18,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.prompt_values import StringPromptValue
 
 from langchain_gemini_tools import errors
-from langchain_gemini_tools.batch.folder import Limits
+from langchain_gemini_tools.batch.folder import Folder, JobPart, Limits, Manifest
 from langchain_gemini_tools.batch.service import DeveloperService
 from langchain_gemini_tools.testing.fake.responses import whole
 from tests.integration_tests.test_batch_jobs import (
@@ -70,6 +70,16 @@ def test_a_damaged_state_is_a_typed_error(
         with pytest.raises(errors.InvalidOptionError, match=r"batch\.json"):
             make_model().batch_job(inputs, path=tmp_path)
     assert emulator.batches.created == 1
+
+
+def test_any_error_of_the_api_can_be_stored_and_read_again(tmp_path: Path) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(101):
+        deep = {"details": [deep]}
+    error = {"message": "\ud800", "\ud800": 1, **deep}
+    manifest = Manifest("run", "model", 1, parts=(JobPart(0, 1, first=0, error=error),))
+    Folder(tmp_path).save(manifest)
+    assert Folder(tmp_path).load() == manifest
 
 
 def test_inputs_beside_the_name_of_a_job_are_rejected(make_model: MakeModel) -> None:

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 
 from langchain_gemini_tools import BatchProgress, errors
 from langchain_gemini_tools.batch.folder import Limits
+from langchain_gemini_tools.batch.items import schema_rewriter
 from langchain_gemini_tools.batch.service import DeveloperService
 from tests.integration_tests.play import get_weather
 
@@ -116,6 +117,15 @@ def test_a_structured_output_returns_parsed_objects(
     ((_, sent),) = next(iter(emulator.batches.jobs.values())).items
     if method == "json_schema":
         assert sent["generationConfig"].keys() == {"responseMimeType", "responseSchema"}
+
+
+def test_only_the_schema_of_a_request_is_written_again(make_model: MakeModel) -> None:
+    options = {"response_schema": {"type": "string"}, "response_mime_type": "application/json"}
+    request = make_model().preview("Hi", **options)
+    head, _, rest = request.encoded.partition(b'"responseJsonSchema":{"type":"string"}')
+    head = head.replace(b"Hi", b"\\u0048i")  # parsing it, and a large image beside it, costs time
+    rewritten = schema_rewriter(request)(head + b'"responseJsonSchema":{"type":"string"}' + rest)
+    assert rewritten == head + b'"responseSchema":{"type":"STRING"}' + rest
 
 
 def test_a_result_that_cannot_be_parsed_is_an_error_in_place(

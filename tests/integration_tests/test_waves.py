@@ -8,7 +8,9 @@ import inspect
 import itertools
 import operator
 import sys
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
@@ -41,7 +43,9 @@ from langchain_gemini_tools import (
     errors,
     run_in_batches,
 )
+from langchain_gemini_tools.batch import driver
 from langchain_gemini_tools.batch.agents import PausedAgent, RunOptions
+from langchain_gemini_tools.batch.waves import WaveJob
 from langchain_gemini_tools.testing.fake import API_KEY
 from langchain_gemini_tools.tool_loop import IncompleteRunError
 from tests.integration_tests.play import get_weather
@@ -543,6 +547,22 @@ def test_an_agent_that_fails_has_its_error_in_place_and_is_tried_again_by_the_ne
     check_nothing_else(emulator)
 
 
+async def test_an_error_that_counts_as_false_is_shown(
+    tmp_path: Path,
+) -> None:
+    class EmptyError(Exception):
+        def __len__(self) -> int:
+            return 0
+
+    def fail(_: Any) -> None:
+        raise EmptyError
+
+    graph: Any = StateGraph(MessagesState).add_node("fail", fail).add_edge(START, "fail")
+    results = run_in_batches(graph.compile(), ASKED[:1], path=tmp_path)
+    assert isinstance(results[0], EmptyError)
+    assert isinstance(await results.aget(0), EmptyError)
+
+
 def test_an_error_beside_a_waiting_call_is_shown(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
@@ -865,6 +885,50 @@ async def test_an_async_run_that_waits_for_a_job_can_be_cancelled(
             job.states.popleft()
     emulator.batches.polls_until_done = 1
     results = await arun_in_batches(agent, ASKED, path=tmp_path)
+    assert not results.errors
+    assert sent(emulator) == [3, 3]
+    check_nothing_else(emulator)
+
+
+async def test_an_async_run_leaves_the_threads_of_the_event_loop_to_the_agents(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    # LangGraph runs a tool that is not async in a thread of the event loop.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    agent = create_agent(make_model(), [get_weather])
+    runs = [arun_in_batches(agent, ASKED, path=tmp_path / str(number)) for number in range(3)]
+    for results in await asyncio.wait_for(asyncio.gather(*runs), 30):
+        assert not results.errors
+    assert sent(emulator) == [3] * 6
+
+
+async def test_a_cancelled_async_run_that_is_still_sending_ends_before_its_event_loop(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_sending, may_go_on = threading.Event(), threading.Event()
+    monkeypatch.setattr(driver, "_CANCEL_SECONDS", 0.01)
+    submit = WaveJob.submit
+
+    def submit_slowly(job: WaveJob) -> None:
+        is_sending.set()
+        may_go_on.wait(30)
+        submit(job)
+
+    monkeypatch.setattr(WaveJob, "submit", submit_slowly)
+    agent = create_agent(make_model(), [get_weather])
+
+    async def main() -> None:
+        run = asyncio.ensure_future(arun_in_batches(agent, ASKED, path=tmp_path))
+        await asyncio.to_thread(is_sending.wait, 30)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        asyncio.get_running_loop().call_later(0.1, may_go_on.set)
+
+    before = set(threading.enumerate())
+    await asyncio.to_thread(asyncio.run, main())
+    assert not [each for each in set(threading.enumerate()) - before if "aiosqlite" in str(each)]
+    results = run_in_batches(agent, ASKED, path=tmp_path)
     assert not results.errors
     assert sent(emulator) == [3, 3]
     check_nothing_else(emulator)

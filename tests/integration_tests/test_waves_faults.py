@@ -22,6 +22,7 @@ from langchain.agents import create_agent
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_gemini_tools import ToolLoop, errors, run_in_batches
+from langchain_gemini_tools.batch.waves import Waves
 from langchain_gemini_tools.testing import FakeGemini, Reply
 from tests.integration_tests.play import get_weather
 from tests.integration_tests.test_waves import ASKED, check_nothing_else, sent
@@ -246,6 +247,22 @@ def test_a_damaged_folder_is_named(emulator: Emulator, agent: Any, tmp_path: Pat
     (tmp_path / "run.json").write_text('{"version": 99}')
     with pytest.raises(errors.InvalidOptionError, match=r"run\.json is damaged"):
         run(agent, tmp_path)
+
+
+def test_a_full_disk_is_an_error_of_the_system_that_says_what_to_do(
+    emulator: Emulator, agent: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_almost_full(waves: Waves) -> None:
+        open_waves(waves)
+        waves._pending.execute("PRAGMA max_page_count = 3")  # noqa: SLF001
+
+    open_waves = Waves.open
+    with monkeypatch.context() as patch:
+        patch.setattr(Waves, "open", open_almost_full)
+        with pytest.raises(OSError, match="SQLITE_TMPDIR"):
+            run(agent, tmp_path, MANY)
+    check(emulator, run(agent, tmp_path, MANY), 40)
+    assert sent(emulator) == [40, 40]
 
 
 def test_two_calls_at_once_make_one_run(emulator: Emulator, agent: Any, tmp_path: Path) -> None:
