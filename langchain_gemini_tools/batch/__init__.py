@@ -52,6 +52,10 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def find_asker() -> Asker | None:
     """Return what answers the calls of this run; None if they are sent as usual."""
     config = var_child_runnable_config.get()
