@@ -13,7 +13,7 @@ from contextlib import aclosing, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast, overload
 
-from langchain_core.language_models import LangSmithParams, ModelProfile
+from langchain_core.language_models import BaseChatModel, LangSmithParams, ModelProfile
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict
@@ -164,9 +164,12 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
     ) -> dict[str, Any]:
         shown = plain_tools(redact_headers(kwargs))
         traced = self._get_ls_params(stop, **kwargs)
-        # As in core, which also changes the filters of `warnings` for every call.
-        own = {**self._identifying_params, "_type": self._llm_type}
-        params = {**own, "stop": traced.get("ls_stop"), **shown}
+        if _is_described_by_core(type(self)):
+            # As in core, which also changes the filters of `warnings` for every call.
+            own = {**self._identifying_params, "_type": self._llm_type}
+            params = {**own, "stop": traced.get("ls_stop"), **shown}
+        else:
+            params = super()._get_invocation_params(traced.get("ls_stop"), **shown)
         if (limit := traced.get("ls_max_tokens")) is not None:
             params |= {"max_output_tokens": limit, "max_tokens": limit}  # tracers read the second
         return params
@@ -373,6 +376,12 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
         options = {"tools": bound, "tool_choice": plain(tool_choice)}
         options["response_format"] = response_format  # the last: of two formats, the later applies
         return self.bind(**kwargs, **{k: v for k, v in options.items() if v not in (None, ())})
+
+
+def _is_described_by_core(kind: type[ChatGemini]) -> bool:
+    """Return whether a class has core's own methods that describe a model as a dict."""
+    names = ("dict", "asdict")
+    return all(getattr(kind, name, None) is getattr(BaseChatModel, name, None) for name in names)
 
 
 def _for_stream(invocation: Invocation) -> Invocation:

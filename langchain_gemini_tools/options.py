@@ -184,7 +184,10 @@ def option_values(fields: GeminiFields) -> dict[str, Any]:
 
     They are read from the dict of the model: `getattr` takes ten times as long.
     """
-    return dict(zip(OPTION_FIELDS, _option_values(fields.__dict__), strict=True))
+    try:
+        return dict(zip(OPTION_FIELDS, _option_values(fields.__dict__), strict=True))
+    except KeyError:  # in a subclass, one of them may be a class variable
+        return {name: getattr(fields, name) for name in OPTION_FIELDS}
 
 
 def _join_levels(

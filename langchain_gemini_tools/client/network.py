@@ -37,7 +37,7 @@ PHASES = ("connect", "read", "write", "pool")
 """What the HTTP library limits."""
 
 _SLICE_BYTES = 262_144
-"""What is written at once: the time limit is asked again for each slice."""
+"""How much is written at once. The time limit is checked before each slice."""
 _MAX_HEAD_BYTES = 200_000
 """Twice what the HTTP library accepts."""
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
@@ -236,7 +236,8 @@ class _Guarded:
     def get_extra_info(self, info: str) -> Any:
         if info != "is_readable":
             return self._stream.get_extra_info(info)
-        # Before each request, this is asked of every idle connection: a readable one is closed.
+        # The HTTP library checks this for every idle connection before each request, and closes
+        # a connection that is readable.
         if _is_readable(self._socket):
             return True
         if not self._boundary.is_http1:
@@ -365,7 +366,7 @@ def _is_readable(connection: Any) -> bool:
 
 
 def _has_decrypted(tls: Any) -> bool:
-    """Whether the TLS layer holds data that has left the socket but was not read."""
+    """Whether the TLS layer has data that has left the socket but was not read."""
     if isinstance(tls, ssl.SSLSocket):
         return tls.pending() > 0
     if not isinstance(tls, ssl.SSLObject):

@@ -286,16 +286,21 @@ def decode_result(text: str) -> Any:
     if not text.lstrip().startswith(_OPENING):
         return text
     try:
-        body = text.encode("utf-8", "surrogatepass")
-        scanned = body.translate(_TO_ZEROS, _BRACKETS)
-        value = _decode_exactly(text, has_long_number=_SIXTEEN_DIGITS in scanned)
+        if len(text) < LARGE:
+            body = text.encode("utf-8", "surrogatepass")
+            scanned = body.translate(_TO_ZEROS, _BRACKETS)
+            brackets = len(body) - len(scanned)
+            value = _decode_exactly(text, has_long_number=_SIXTEEN_DIGITS in scanned)
+        else:  # copies would take too much memory
+            brackets = text.count("[") + text.count("{")
+            value = _EXACT.decode(text)
     except (ValueError, RecursionError):
         return text
-    return text if len(body) - len(scanned) > MAX_DEPTH and is_deep(value) else value
+    return text if brackets > MAX_DEPTH and is_deep(value) else value
 
 
 def _decode_exactly(text: str, *, has_long_number: bool) -> Any:
-    if len(text) < LARGE and not has_long_number:
+    if not has_long_number:
         try:
             return orjson.loads(text)
         except ValueError:

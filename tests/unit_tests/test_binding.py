@@ -22,7 +22,7 @@ from langchain_core.runnables import (
     RunnableParallel,
     RunnableSequence,
 )
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.binding import GeminiBinding
@@ -403,3 +403,18 @@ def test_what_is_bound_to_a_wrapped_model_is_in_its_previews(wrap: Any) -> None:
     assert (
         bound.preview("Hi").body == model.bind_tools([search], temperature=0.5).preview("Hi").body
     )
+
+
+class Described(ChatGemini):
+    """A model that adds to its description, as core lets subclasses do."""
+
+    def dict(self, **kwargs: Any) -> Json:
+        return {**super().dict(**kwargs), "team": "a"}
+
+
+def test_tracers_see_what_a_subclass_adds_to_its_description() -> None:
+    tracer, arguments = Tracer(), Api().model.client_args
+    model = Described(model=GEMINI_3, api_key=SecretStr("not-used"), client_args=arguments)
+    model.invoke("Hi", {"callbacks": [tracer]})
+    assert tracer.params["team"] == "a"
+    assert tracer.params["model"] == GEMINI_3

@@ -6,7 +6,7 @@ import copy
 import json
 import pickle
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from google.genai import types
@@ -319,3 +319,14 @@ def test_an_invalid_config_is_rejected_with_its_name(name: str) -> None:
     said: Json = {name: "high"}
     with pytest.raises(InvalidOptionError, match=f"{name}='high'"):
         ChatGemini(model=GEMINI_3).preview("Hi", **said)
+
+
+class Fixed(ChatGemini):
+    """A model in which a field has become a class variable."""
+
+    top_k: ClassVar[int | None] = 7  # type: ignore[misc]
+
+
+def test_an_option_may_be_a_class_variable_of_a_subclass() -> None:
+    body = Fixed(model=GEMINI_2, api_key=SecretStr("k")).preview("Hi").body
+    assert body["generationConfig"] == {"topK": 7}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import datetime as dt
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from langchain_gemini_tools.facts.json_values import (
     StoredIntsText,
     camel,
     decode_json,
+    decode_result,
     dump_json,
     encode_json,
     normalize_json,
@@ -240,3 +242,14 @@ def test_a_name_has_one_spelling_in_each_language(python: str, wire: str) -> Non
 )
 def test_runs_of_capitals_are_one_word(given: str, camel_case: str, snake_case: str) -> None:
     assert (camel(given), snake(given)) == (camel_case, snake_case)
+
+
+def test_a_large_result_is_decoded_without_copies_of_it() -> None:
+    text = '{"a": "' + "x" * 5_000_000 + '"}'
+    tracemalloc.start()
+    try:
+        assert decode_result(text) == {"a": text[7:-2]}
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2.5 * len(text)  # the value, and the slice that it is compared with
