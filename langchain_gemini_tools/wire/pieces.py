@@ -266,8 +266,8 @@ def _new_chunk(
 ) -> AIMessageChunk:
     """Return a chunk without tool calls, as core's constructor would make it.
 
-    The constructor searches for tool calls, which takes as long as parsing the event. `model_copy`
-    with the same fields takes three times as long as this.
+    The constructor, which searches for tool calls, takes 1.5 times as long; `model_copy` with the
+    same fields takes 1.3 times as long.
     """
     chunk = _BLANK.model_copy()
     # Every list and dict is new: the copy shares them with the original.
