@@ -120,8 +120,9 @@ def test_a_structured_output_returns_parsed_objects(
 
 
 def test_only_the_schema_of_a_request_is_written_again(make_model: MakeModel) -> None:
-    options = {"response_schema": {"type": "string"}, "response_mime_type": "application/json"}
-    request = make_model().preview("Hi", **options)
+    request = make_model().preview(
+        "Hi", response_schema={"type": "string"}, response_mime_type="application/json"
+    )
     head, _, rest = request.encoded.partition(b'"responseJsonSchema":{"type":"string"}')
     head = head.replace(b"Hi", b"\\u0048i")  # parsing it, and a large image beside it, costs time
     rewritten = schema_rewriter(request)(head + b'"responseJsonSchema":{"type":"string"}' + rest)

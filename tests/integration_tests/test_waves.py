@@ -547,14 +547,12 @@ def test_an_agent_that_fails_has_its_error_in_place_and_is_tried_again_by_the_ne
     check_nothing_else(emulator)
 
 
-async def test_an_error_that_counts_as_false_is_shown(
-    tmp_path: Path,
-) -> None:
+async def test_an_error_that_counts_as_false_is_shown(tmp_path: Path) -> None:
     class EmptyError(Exception):
         def __len__(self) -> int:
             return 0
 
-    def fail(_: Any) -> None:
+    def fail(state: MessagesState) -> Any:
         raise EmptyError
 
     graph: Any = StateGraph(MessagesState).add_node("fail", fail).add_edge(START, "fail")
