@@ -27,6 +27,7 @@ from langchain_gemini_tools.errors import GeminiAPIError, ResponseError
 from langchain_gemini_tools.wire.function_calls import whole_call
 from langchain_gemini_tools.wire.hops import (
     ENDS_OF_A_HOP,
+    MAX_HOPS,
     block_reason_of,
     find_next_token,
     has_more,
@@ -49,9 +50,6 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.wire.response import StreamParser
 
 logger = logging.getLogger(__name__)
-
-MAX_HOPS = 64
-"""Requests for one response. A million tokens at 32,768 per request are 32."""
 
 
 class LongResponse:

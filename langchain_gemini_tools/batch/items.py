@@ -47,7 +47,7 @@ from langchain_gemini_tools.errors import (
 )
 from langchain_gemini_tools.facts.error_bodies import find_http_status
 from langchain_gemini_tools.facts.json_values import encode_json
-from langchain_gemini_tools.wire.hops import find_next_token
+from langchain_gemini_tools.wire.hops import MAX_HOPS, find_next_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     """Receives what sends the requests of a model."""
 
 _JSON_SCHEMA = "responseJsonSchema"
-_MAX_HOPS = 64
 REQUEST_TYPE = "gemini_batch_request"
 """The `type` of the interrupts of this module."""
 
@@ -178,7 +177,7 @@ def evaluate(
             continue
         hops.append(attempt["response"])  # type: ignore[index]
         token = find_next_token(hops[-1])
-        continues = invocation.continues_automatically and len(hops) < _MAX_HOPS
+        continues = invocation.continues_automatically and len(hops) < MAX_HOPS
         if first_body and token and continues:
             outcome = following(_unfinished(), token)
             continue

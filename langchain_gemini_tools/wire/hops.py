@@ -21,6 +21,9 @@ TOKEN = "continuationToken"  # noqa: S105 - a field, not a secret
 ENDS_OF_A_HOP = frozenset({"finishReason", "finishMessage", TOKEN})
 """Fields that apply to one hop: those of the last hop are those of the response."""
 
+MAX_HOPS = 64
+"""Requests for one response. A million tokens at 32,768 per request are 32."""
+
 MAX_COUNT = 10**15 - 1
 """Far above any real count. A sum of larger ones might be too large for message stores."""
 _NO_BLOCK_REASON = ("BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
