@@ -29,6 +29,7 @@ from langchain_gemini_tools.wire.schema.walk import (
     map_children,
     reference_graph,
     resolve,
+    unused_name,
 )
 from langchain_gemini_tools.wire.tools.bind import is_specification, read_specification
 
@@ -181,9 +182,8 @@ class _Cleaner:
 
     def _define(self, reference: str) -> str:
         if reference not in self._names:
-            name = wanted = re.sub(r"\W", "_", _last_segment(reference)) or "root"
-            while name in self._definitions:
-                name = f"{wanted}_{len(self._definitions)}"
+            wanted = re.sub(r"\W", "_", _last_segment(reference)) or "root"
+            name = unused_name(wanted, self._definitions)
             self._names[reference] = f"#/$defs/{name}"
             self._definitions[name] = {}  # known before it is cleaned, as it leads back to itself
             self._definitions[name] = self._clean_target(reference)

@@ -30,6 +30,7 @@ from langchain_gemini_tools.wire.schema.walk import (
     references,
     resolve,
     subschemas,
+    unused_name,
 )
 
 if TYPE_CHECKING:
@@ -79,9 +80,7 @@ def _read_target(document: JsonSchema, given: Mapping[str, Any], reference: str)
     if not isinstance(target, (Mapping, bool)):
         raise InvalidToolError(f"The schema refers to {reference!r}, which is not a schema.")
     definitions = document.setdefault("$defs", {})
-    name = wanted = re.sub(r"\W", "_", reference.rpartition("/")[2])
-    while name in definitions:
-        name = f"{wanted}_{len(definitions)}"
+    name = unused_name(re.sub(r"\W", "_", reference.rpartition("/")[2]), definitions)
     definitions[name] = _read(target)
     return f"#/$defs/{name}"
 

@@ -156,6 +156,15 @@ def definition_name(schema: Mapping[str, Any]) -> str:
     return str(schema.get("$ref", "")).rpartition("/")[2]
 
 
+def unused_name(wanted: str, definitions: Mapping[str, Any]) -> str:
+    """Return a name for another definition: the wanted one, with a number if it is taken."""
+    name, number = wanted, len(definitions)
+    while name in definitions:
+        name = f"{wanted}_{number}"
+        number += 1
+    return name
+
+
 @dataclass(frozen=True)
 class Part:
     """One schema inside the schema of a function's parameters, and where it is."""

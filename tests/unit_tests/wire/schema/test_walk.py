@@ -240,6 +240,39 @@ REFERENCES: dict[str, tuple[Any, JsonSchema]] = {
         },
         {"properties": {"x": TEXT, "y": {"type": "integer"}}},
     ),
+    "a name that is taken, also with a number": (
+        {
+            "properties": {"x": {"$ref": "#/components/schemas/P"}},
+            "$defs": {"P": TEXT, "P_2": TEXT},
+            "components": {"schemas": {"P": {"type": "integer"}}},
+        },
+        {"properties": {"x": {"type": "integer"}}},
+    ),
+    "cycles whose names are taken, also with a number": (
+        {
+            "properties": {
+                "x": {"$ref": "#/$defs/P"},
+                "y": {"$ref": "#/$defs/P_2"},
+                "P": {"properties": {"p": {"$ref": "#/properties/P"}}},
+            },
+            "$defs": {
+                "P": {"properties": {"x": {"$ref": "#/$defs/P"}}},
+                "P_2": {"properties": {"y": {"$ref": "#/$defs/P_2"}}},
+            },
+        },
+        {
+            "properties": {
+                "x": {"$ref": "#/$defs/P"},
+                "y": {"$ref": "#/$defs/P_2"},
+                "P": {"properties": {"p": {"$ref": "#/$defs/P_3"}}},
+            },
+            "$defs": {
+                "P": {"properties": {"x": {"$ref": "#/$defs/P"}}},
+                "P_2": {"properties": {"y": {"$ref": "#/$defs/P_2"}}},
+                "P_3": {"properties": {"p": {"$ref": "#/$defs/P_3"}}},
+            },
+        },
+    ),
     "an item of a tuple, as it was written": (
         {
             "properties": {
