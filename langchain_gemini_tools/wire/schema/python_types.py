@@ -23,7 +23,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
 from langchain_core.tools import Tool as SingleInputTool
 from pydantic import AliasChoices, BaseModel, TypeAdapter
-from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.v1 import BaseModel as BaseModelV1
 from typing_extensions import is_typeddict
@@ -88,7 +88,7 @@ def plain_schema(schema: Any) -> Mapping[str, Any] | bool:
         )
     try:
         described = TypeAdapter(schema).json_schema()
-    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+    except PydanticUserError as error:
         raise InvalidToolError(
             f"{schema!r} is not a schema: {_reason(error)}. Use a Pydantic class, a TypedDict, "
             "a dataclass or a JSON schema."
@@ -410,10 +410,7 @@ def _inspect_function(function: Callable[..., Any]) -> Specification:
     """Read a function the way LangChain does."""
     try:
         tool = _as_tool(function)
-    except (
-        *(PydanticUserError, PydanticSchemaGenerationError),
-        *(NameError, TypeError, ValueError),
-    ) as error:
+    except (PydanticUserError, NameError, TypeError, ValueError) as error:
         raise InvalidToolError(
             f"The function {function.__name__!r} is not a tool: {_reason(error)}. Annotate its "
             "arguments with types that have a JSON form."

@@ -191,7 +191,11 @@ def is_builtin(key: str) -> bool:
 
 def names_builtin(kind: object) -> bool:
     """Return whether this is the `type` of a built-in tool in the Interactions API."""
-    return any(kind == _type_of(row) for row in BUILTIN_TOOLS.values())
+    return _row_of_type(kind) is not None
+
+
+def _row_of_type(kind: object) -> BuiltinTool | None:
+    return next((row for row in BUILTIN_TOOLS.values() if kind == _type_of(row)), None)
 
 
 def builtin_tool(name: str) -> BuiltinTool:
@@ -209,8 +213,7 @@ def render_typed(tool: Mapping[str, Any]) -> dict[str, Any] | None:
 
     `{"type": "google_search", ...}` has the settings beside the type.
     """
-    kind = tool.get("type")
-    row = next((row for row in BUILTIN_TOOLS.values() if kind == _type_of(row)), None)
+    row = _row_of_type(tool.get("type"))
     if row is None or "vector_store_ids" in tool:  # OpenAI's tool of this type
         return None
     settings = {key: value for key, value in tool.items() if key != "type" and value is not None}
