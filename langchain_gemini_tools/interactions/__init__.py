@@ -4,9 +4,8 @@ The rules for histories, names, schemas, tools, options and parsing are those of
 package translates at the two ends: contents into steps, and steps into parts.
 
 - `request`: the body, from the fields of generateContent; the request parses its response
-- `steps`: a history -> steps, as far as the API has not kept it; steps are sent back as they came
-- `response`: interactions -> responses that `wire` parses
-- `stream`: the events of a stream -> the same
+- `response`: interactions, whole or as the events of a stream -> responses that `wire` parses
+- `steps`: contents -> steps, as far as the API has not kept them, and steps -> parts
 
 Facts about the API are marked with their evidence: recorded, documented, by the SDK, or inferred.
 """

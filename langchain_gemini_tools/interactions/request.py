@@ -20,19 +20,18 @@ from langchain_gemini_tools.errors import (
 from langchain_gemini_tools.facts.finish_reasons import RUNNING
 from langchain_gemini_tools.facts.json_values import LARGE, encode_json, snake
 from langchain_gemini_tools.interactions.response import (
-    CONTENTS,
-    continue_body,
+    EventDecoder,
     decode_interaction,
     no_status,
 )
 from langchain_gemini_tools.interactions.steps import (
+    CONTENTS,
     KeptHistory,
     NewStepsWriter,
     StepsWriter,
     find_kept,
     sum_of,
 )
-from langchain_gemini_tools.interactions.stream import EventDecoder
 from langchain_gemini_tools.wire.body import encode_body
 from langchain_gemini_tools.wire.generation import JSON, plain
 from langchain_gemini_tools.wire.history import Repair
@@ -146,7 +145,7 @@ class InteractionRequest(RenderedRequest):
         """Return the body that continues the response; `None` for the first body."""
         if token is None:
             return self.encoded
-        body = continue_body({**self.body}, token)
+        body = _continue_body({**self.body}, token)
         return encode_json(body, is_large=len(self.encoded) > LARGE)
 
     def with_feedback(self, failure: ResponseError) -> RenderedRequest:
@@ -225,6 +224,23 @@ def render_interaction(
         if is_new
         else None,
     )
+
+
+def _continue_body(body: gemini.JsonObject, token: str) -> gemini.JsonObject:
+    """Return a body that continues a response.
+
+    By the SDK, a stored interaction is continued by its id and without input, any other by the
+    same input.
+
+    Args:
+        body: The body of the first request.
+        token: From a decoded response: the API's token, after the id of a stored interaction.
+    """
+    interaction_id, _, bare = token.rpartition(" ")
+    if not interaction_id:
+        return {**body, "continuation_token": bare}
+    others = {key: value for key, value in body.items() if key != "input"}
+    return {**others, "previous_interaction_id": interaction_id, "continuation_token": bare}
 
 
 def _as_steps(given: Any) -> list[gemini.JsonObject]:
@@ -318,7 +334,7 @@ def _render_body(fields: Mapping[str, Any], invocation: Invocation) -> dict[str,
     }
     sent = {key: value for key, value in body.items() if value}
     if token:
-        sent = continue_body(sent, token)
+        sent = _continue_body(sent, token)
     sent |= {"store": options.store}
     if options.background:
         sent |= {"background": True}

@@ -1,6 +1,7 @@
 """Interactions -> responses in the shape that `wire` parses.
 
-The steps are handed on as they came, for the next request. `stream` puts them together from events.
+The steps are handed on as they came, for the next request. The events of a stream are handed on
+piece by piece, and put together to the steps that a whole response has.
 
 The status becomes the finish reason; `facts.finish_reasons` says what each one means.
 """
@@ -10,14 +11,32 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.errors import MalformedToolCallError, UnreadableResponseError
-from langchain_gemini_tools.facts.finish_reasons import CONTINUATION, REQUIRES_CONTINUATION
-from langchain_gemini_tools.interactions.steps import HISTORY_SUM, INTERACTION_ID, Step
+from langchain_gemini_tools.errors import UnreadableResponseError, map_api_error
+from langchain_gemini_tools.facts.finish_reasons import (
+    CONTINUATION,
+    INTERACTION_COMPLETED,
+    REQUIRES_CONTINUATION,
+    lookup,
+)
+from langchain_gemini_tools.facts.json_values import StoredIntsText, is_storable
+from langchain_gemini_tools.interactions.steps import (
+    HISTORY_SUM,
+    INTERACTION_ID,
+    Step,
+    as_list,
+    as_step,
+    check_call,
+    list_contents,
+    list_new_steps,
+    parse_content,
+    parse_step,
+    parse_thought,
+)
 from langchain_gemini_tools.wire.hops import TOKEN
-from langchain_gemini_tools.wire.replay import RAW_STEPS, STEP
+from langchain_gemini_tools.wire.replay import RAW_STEPS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
     from langchain_gemini_tools.wire import shapes as gemini
 
@@ -37,8 +56,15 @@ _DETAILS = {
 }
 _COPIED = {"service_tier": "serviceTier", "created": "createTime", "agent": "agent"}
 _FAILED = "failed"
-CONTENTS = ("text", "image", "audio", "video", "document")
-"""Types of contents, which are not types of steps."""
+_OLD_EVENTS = {
+    "interaction.start": "interaction.created",
+    "interaction.complete": INTERACTION_COMPLETED,
+    "content.start": "step.start",
+    "content.delta": "step.delta",
+    "content.stop": "step.stop",
+}
+"""Before May 2026 responses had `outputs` instead of steps, and events had these names (reported).
+Gateways and recordings may still have them."""
 
 
 def decode_interaction(
@@ -52,11 +78,11 @@ def decode_interaction(
             the id can be used later; else `None`.
         sent_results: The ids of the calls whose results were sent.
     """
-    steps = _new_steps(_steps(interaction), sent_results)
+    steps = list_new_steps(interaction, sent_results)
     if not steps and interaction.get("status") is None:
         raise no_status(interaction)
     parts = [part for step in steps for part in parse_step(step)]
-    return build_response(interaction, steps, parts, history_sum)
+    return _build_response(interaction, steps, parts, history_sum)
 
 
 def no_status(body: gemini.JsonObject) -> UnreadableResponseError:
@@ -64,57 +90,7 @@ def no_status(body: gemini.JsonObject) -> UnreadableResponseError:
     return UnreadableResponseError("The response is not an interaction: no status.", body=body)
 
 
-def continue_body(body: gemini.JsonObject, token: str) -> gemini.JsonObject:
-    """Return a body that continues a response.
-
-    By the SDK, a stored interaction is continued by its id and without input, any other by the
-    same input.
-
-    Args:
-        body: The body of the first request.
-        token: From a decoded response: the API's token, after the id of a stored interaction.
-    """
-    interaction_id, _, bare = token.rpartition(" ")
-    if not interaction_id:
-        return {**body, "continuation_token": bare}
-    others = {key: value for key, value in body.items() if key != "input"}
-    return {**others, "previous_interaction_id": interaction_id, "continuation_token": bare}
-
-
-def _steps(interaction: gemini.JsonObject) -> list[Step]:
-    steps = interaction.get("steps") or interaction.get("outputs") or []
-    if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
-        raise UnreadableResponseError(
-            "The interaction's `steps` are not a list of objects.", body=interaction
-        )
-    return [as_step(step) for step in steps]
-
-
-def _new_steps(steps: list[Step], sent_results: Collection[str]) -> list[Step]:
-    """Return the steps that the model has added, without those that were sent.
-
-    `GET` returns the caller's steps as well (documented). There is no recording of whether
-    these are all steps of the request; if so, calls in the history must not be taken for new ones.
-    """
-    begin = 0
-    for number, step in enumerate(steps, 1):
-        match step:
-            case {"type": "user_input"}:
-                begin = number
-            case {"type": "function_result", "call_id": str(name)} if name in sent_results:
-                begin = number
-    return [step for step in steps[begin:] if step.get("type") != "function_result"]
-
-
-def as_step(given: Step) -> Step:
-    """Return a step; a content that stands in its place is one of the model's output."""
-    if given.get("type") not in CONTENTS:
-        return given
-    is_empty = given.keys() == {"type"}  # the start of one in a stream
-    return {"type": "model_output", "content": [] if is_empty else [given]}
-
-
-def build_response(
+def _build_response(
     interaction: gemini.JsonObject,
     steps: list[Step],
     parts: list[gemini.JsonObject],
@@ -132,15 +108,15 @@ def build_response(
         candidate[TOKEN] = f"{name} {token}" if name else token
     if message := _error_message(interaction, steps):
         candidate["finishMessage"] = message
-    if grounding := parse_grounding(steps):
+    if grounding := _parse_grounding(steps):
         candidate["groundingMetadata"] = grounding
-    response = {**parse_identity(interaction, history_sum), "candidates": [candidate]}
+    response = {**_parse_identity(interaction, history_sum), "candidates": [candidate]}
     if isinstance(usage := interaction.get("usage"), dict):
-        response["usageMetadata"] = parse_usage(usage)
+        response["usageMetadata"] = _parse_usage(usage)
     return {**response, RAW_STEPS: steps}
 
 
-def parse_identity(interaction: gemini.JsonObject, history_sum: str | None) -> gemini.Response:
+def _parse_identity(interaction: gemini.JsonObject, history_sum: str | None) -> gemini.Response:
     """Return what identifies an interaction. An id that cannot be used again is only shown."""
     fields = {ours: interaction[key] for key, ours in _COPIED.items() if interaction.get(key)}
     if model := interaction.get("model"):
@@ -170,102 +146,7 @@ def _has_message(error: Any) -> bool:
     return isinstance(error, dict) and bool(error.get("message"))
 
 
-# Steps -> parts
-
-
-def parse_step(step: Step) -> list[gemini.JsonObject]:
-    """Return the parts of one step.
-
-    Signatures stay in the step: what is signed is the step as it came, not the part. A step that no
-    part stands for is kept whole.
-    """
-    match step:
-        case {"type": "thought"}:
-            return [parse_thought(content) for content in list_contents(step.get("summary"))]
-        case {"type": "model_output"}:
-            return [parse_content(content) for content in list_contents(step.get("content"))]
-        case {"type": "function_call"}:
-            arguments = check_call(step, step.get("arguments"))
-            call = {"id": step.get("id"), "name": step["name"], "args": arguments}
-            return [{"functionCall": call}]
-        case {"type": "code_execution_call", "arguments": dict(arguments)}:
-            code = {"code": arguments.get("code", ""), "id": step.get("id")}
-            if language := arguments.get("language"):
-                code["language"] = str(language).upper()
-            return [{"executableCode": code}]
-        case {"type": "code_execution_result", "result": result}:
-            outcome = "OUTCOME_FAILED" if step.get("is_error") else "OUTCOME_OK"
-            output = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-            done = {"outcome": outcome, "output": output, "id": step.get("call_id")}
-            return [{"codeExecutionResult": done}]
-    return [{STEP: step}]
-
-
-def check_call(step: Step, arguments: Any) -> gemini.JsonObject:
-    """Return the arguments of a function call.
-
-    Args:
-        step: The call.
-        arguments: Its arguments as they came.
-
-    Raises:
-        MalformedToolCallError: It has no name, or its arguments are not an object.
-    """
-    name = step.get("name")
-    if not isinstance(name, str) or not name:
-        raise MalformedToolCallError(f"A function call has no name: {step!s:.200}")
-    if arguments is None:
-        return {}
-    if not isinstance(arguments, dict):
-        raise MalformedToolCallError(
-            f"The arguments of a call to {name!r} are not a JSON object: {arguments!s:.200}"
-        )
-    return arguments
-
-
-def parse_thought(content: Any) -> gemini.JsonObject:
-    """Return a content of a thought's summary as a part."""
-    part = parse_content(content)
-    return part if STEP in part else {**part, "thought": True}
-
-
-def parse_content(content: Any) -> gemini.JsonObject:
-    """Return a content of a response as a part; what is not known is kept whole."""
-    match content:
-        case {"type": "text", "text": str(text)}:
-            return {"text": text}
-        case {"type": str(), "data": str(data), "mime_type": str(mime)}:
-            return {"inlineData": {"mimeType": _with_rate(mime, content), "data": data}}
-        case {"type": str(), "uri": str(uri), **rest}:
-            mime_type = rest.get("mime_type")
-            return {"fileData": {"fileUri": uri} | ({"mimeType": mime_type} if mime_type else {})}
-    return {STEP: {"type": "model_output", "content": [content]}}
-
-
-def _with_rate(mime_type: str, content: Any) -> str:
-    """Return the type of a media content; for audio with its rate, as generateContent writes it."""
-    if content["type"] != "audio" or ";" in mime_type:
-        return mime_type
-    given = {
-        "rate": content.get("sample_rate", content.get("rate")),
-        "channels": content.get("channels"),
-    }
-    return ";".join([mime_type, *(f"{key}={n}" for key, n in given.items() if type(n) is int)])
-
-
-def list_contents(value: Any) -> list[Any]:
-    """Return a list of contents, of which one may stand alone, also as text."""
-    if isinstance(value, str):
-        return [{"type": "text", "text": value}] if value else []
-    return [value] if isinstance(value, dict) else as_list(value)
-
-
-def as_list(value: Any) -> list[Any]:
-    """Return a list, which is empty for anything else."""
-    return value if isinstance(value, list) else []
-
-
-def parse_usage(usage: gemini.JsonObject) -> gemini.JsonObject:
+def _parse_usage(usage: gemini.JsonObject) -> gemini.JsonObject:
     """Return the token counts under the names of generateContent; others keep their names."""
     counts = {_COUNTS.get(key, key): value for key, value in usage.items() if key not in _DETAILS}
     for key, ours in _DETAILS.items():
@@ -281,7 +162,7 @@ def parse_usage(usage: gemini.JsonObject) -> gemini.JsonObject:
 # Citations
 
 
-def parse_grounding(steps: Iterable[Step]) -> gemini.JsonObject | None:
+def _parse_grounding(steps: Iterable[Step]) -> gemini.JsonObject | None:
     """Return the citations of all texts, the queries and the search suggestions."""
     queries: list[Any] = []
     suggestions: list[str] = []
@@ -342,3 +223,269 @@ def _source(note: Any) -> gemini.JsonObject | None:
             file = {"uri": note.get("document_uri"), "title": note.get("file_name")}
             return {"retrievedContext": file}
     return None
+
+
+# Streams
+
+
+class EventDecoder:
+    """Decodes the events of one stream. Call it with each event.
+
+    An interaction that is read instead of streamed arrives as a whole, in one piece.
+
+    Recorded order: `interaction.created`, for each step `step.start`, `step.delta`, `step.stop`,
+    then `interaction.completed` with the status and the usage. Other events are skipped, as the
+    documentation demands. Steps never overlap in recordings. If they do, the parts of one that
+    begins inside a function call wait until that call has ended.
+    """
+
+    def __init__(self, history_sum: str | None, sent_results: Collection[str] = ()) -> None:
+        self._history_sum = history_sum
+        self._sent_results = sent_results
+        self._steps: dict[int, _StreamedStep] = {}
+        """By index, in the order in which they began."""
+        self._open_call: int | None = None
+        self._waiting: dict[int, list[gemini.JsonObject]] = {}
+        """Parts of steps that began while a call was open."""
+        self._usage: Any = None
+        """The newest counts of an event other than the last one."""
+        self._has_ended = False
+
+    def __call__(self, event: gemini.JsonObject) -> list[gemini.Response]:
+        """Return what an event adds: nothing, or one event in the shape that `wire` parses."""
+        kind = event.get("event_type")
+        interaction = event.get("interaction")
+        if self._has_ended:
+            return []
+        if not isinstance(kind, str | None):
+            raise UnreadableResponseError("The type of an event is not text.", body=event)
+        if kind is None and "status" in event:
+            return [self._decode_whole(event)]
+        if kind in _OLD_EVENTS:
+            kind = _OLD_EVENTS[kind]
+            event = {**event, "step": event.get("content")}
+        if kind == "error":
+            raise map_api_error(None, {"error": event.get("error") or {}})
+        if kind == INTERACTION_COMPLETED and isinstance(interaction, dict):
+            self._has_ended = True
+            return [self._end({"usage": self._usage} | interaction)]
+        if kind == "interaction.created" and isinstance(interaction, dict):
+            return [_parse_identity(interaction, self._history_sum)]
+        self._usage = _usage_of(event) or self._usage
+        parts = list(self._parts(kind, event))
+        return [{"candidates": [{"content": {"role": "model", "parts": parts}}]}] if parts else []
+
+    def _decode_whole(self, interaction: gemini.JsonObject) -> gemini.Response:
+        return decode_interaction(interaction, self._history_sum, self._sent_results)
+
+    def _end(self, interaction: gemini.JsonObject) -> gemini.Response:
+        """Return the last event. Its interaction has no steps, unless no other event had any."""
+        if not self._steps:
+            return self._decode_whole(interaction)
+        is_complete = lookup(str(interaction.get("status")), "gemini").is_complete
+        left = self._end_steps() if is_complete else []
+        left += [part for index in sorted(self._waiting) for part in self._waiting[index]]
+        steps = [step.whole() for step in self._steps.values()]
+        return _build_response(interaction, steps, left, self._history_sum)
+
+    def _end_steps(self) -> list[gemini.JsonObject]:
+        """End the steps whose `step.stop` is missing. In recordings it never is."""
+        stops = [{"index": index} for index in self._steps]
+        return [part for stop in stops for part in self._parts("step.stop", stop)]
+
+    def _parts(self, kind: Any, event: gemini.JsonObject) -> Iterator[gemini.JsonObject]:
+        if kind not in ("step.start", "step.delta", "step.stop"):
+            return
+        index = _index_of(event)
+        match event:
+            case {"step": dict(step)} if kind == "step.start":
+                self._steps[index] = started = _StreamedStep(as_step(step))
+                yield from self._in_turn(index, started.start())
+                if started.is_call and self._open_call is None:
+                    self._open_call = index
+            case {"delta": dict(delta)} if kind == "step.delta":
+                yield from self._in_turn(index, self._step(index, event).feed(delta))
+            case _ if kind == "step.stop":
+                yield from self._in_turn(index, self._step(index, event).stop())
+                if self._open_call == index:
+                    yield from self._end_call()
+
+    def _in_turn(
+        self, index: int, parts: Iterable[gemini.JsonObject]
+    ) -> Iterable[gemini.JsonObject]:
+        """Return the parts of a step, unless they have to wait for the end of a call."""
+        if self._open_call in (None, index):
+            return parts
+        self._waiting.setdefault(index, []).extend(parts)
+        return ()
+
+    def _end_call(self) -> Iterator[gemini.JsonObject]:
+        """Yield what has waited for the end of a call; the next call may still be open."""
+        self._open_call = None
+        for index in sorted(self._waiting):
+            yield from self._waiting.pop(index)
+            if self._steps[index].is_open_call:
+                self._open_call = index
+                return
+
+    def _step(self, index: int, event: gemini.JsonObject) -> _StreamedStep:
+        if index not in self._steps:
+            raise UnreadableResponseError(
+                f"The stream continues step {index}, which has not begun.", body=event
+            )
+        return self._steps[index]
+
+
+def _index_of(event: gemini.JsonObject) -> int:
+    """Return the number of a step; JSON of protocol buffers may leave out a zero."""
+    match event.get("index"):
+        case None:
+            return 0
+        case int(index):
+            return index
+        case str(text) if text.isdecimal() and len(text) < 10:
+            return int(text)
+    raise UnreadableResponseError("The index of a step is not a number.", body=event)
+
+
+def _usage_of(event: gemini.JsonObject) -> Any:
+    """Return the counts of the whole interaction so far; by the SDK, some events have them."""
+    match event:
+        case {"usage": dict(usage)} | {"metadata": {"total_usage": dict(usage)}}:
+            return usage
+    return None
+
+
+class _StreamedStep:
+    """One step of a stream: what has arrived of it, and the parts of each piece."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = {key: value for key, value in step.items() if value != ""}
+        self._arguments: list[str] = []
+        self._arguments_text = StoredIntsText()
+        self._texts: list[str] = []
+        """Pieces that follow the last text of `_grown`."""
+        self._grown = ""
+        self._is_open = True
+
+    @property
+    def is_call(self) -> bool:
+        """Whether this is a function call."""
+        return self._is("function_call")
+
+    @property
+    def is_open_call(self) -> bool:
+        """Whether this is a function call whose end has not arrived."""
+        return self.is_call and self._is_open
+
+    def whole(self) -> Step:
+        """Return the step as a whole response has it."""
+        self._join_texts()
+        return self._step
+
+    def start(self) -> list[gemini.JsonObject]:
+        """Return what is known from the start."""
+        if self.is_call:
+            check_call(self._step, None)
+            call = {key: self._step.get(key) for key in ("id", "name")}
+            return [{"functionCall": {**call, "willContinue": True}}]
+        return parse_step(self._step) if self._is_shown_in_pieces else []
+
+    def feed(self, delta: gemini.JsonObject) -> list[gemini.JsonObject]:
+        """Add a delta to the step, and return what it adds to the message."""
+        match delta:
+            case {"type": "text", "text": str(text)} if not self._is("thought"):
+                self._add_content("content", {"type": "text", "text": text})
+                return [{"text": text}]
+            case {"type": "text", "text": said} | {"type": "thought_summary", "content": said}:
+                return [self._add_thought(content) for content in list_contents(said)]
+            case {"type": "thought_signature", "signature": str(signature)}:
+                self._step["signature"] = signature
+            case {"type": "arguments_delta", "arguments": str(piece)}:
+                self._arguments.append(text := self._arguments_text.feed(piece))
+                if self.is_call:
+                    return [{"functionCall": {"argsText": text, "willContinue": True}}]
+            case {"type": "arguments_delta", "arguments": dict(arguments)}:
+                self._step["arguments"] = arguments
+            case {"type": "text_annotation_delta", "annotations": list(annotations)}:
+                self._annotate(annotations)
+            case {"type": "image" | "audio" | "video" | "document"} if self._is("model_output"):
+                self._add_content("content", delta)
+                return [parse_content(delta)]
+            case {"type": str(kind)} if self._is(kind):
+                self._step |= {key: value for key, value in delta.items() if value != ""}
+        return []
+
+    def _is(self, kind: str) -> bool:
+        return self._step.get("type") == kind
+
+    @property
+    def _is_shown_in_pieces(self) -> bool:
+        return self._is("thought") or self._is("model_output")
+
+    def stop(self) -> list[gemini.JsonObject]:
+        """End the step, and return what is known only now."""
+        if not self._is_open or self._is_shown_in_pieces:
+            return []
+        self._is_open = False
+        if self.is_call:
+            return [{"functionCall": {"argsText": self._end_call()}}]
+        if text := self._whole_arguments():
+            self._step["arguments"] = _parse_json(text)
+        return parse_step(self.whole())
+
+    def _end_call(self) -> str:
+        """Set the arguments of a call, and return those that no delta had.
+
+        Raises:
+            MalformedToolCallError: They are not an object.
+        """
+        text = self._whole_arguments()
+        given = _parse_json(text) if text else self._step.get("arguments")
+        self._step["arguments"] = arguments = check_call(self._step, given)
+        return "" if text else json.dumps(arguments)
+
+    def _whole_arguments(self) -> str:
+        self._arguments.append(self._arguments_text.finish())
+        return "".join(self._arguments)
+
+    def _add_thought(self, content: Any) -> gemini.JsonObject:
+        self._add_content("summary", content)
+        return parse_thought(content)
+
+    def _add_content(self, key: str, content: gemini.JsonObject) -> None:
+        """Add a content; texts in a row are one, as in a whole response."""
+        if key != self._grown:
+            self._join_texts()
+        contents = self._step[key] = list_contents(self._step.get(key))
+        match content, contents:
+            case {"type": "text", "text": str(text)}, [*_, {"type": "text", "text": str()}]:
+                self._texts.append(text)
+                self._grown = key
+            case _:
+                self._join_texts()
+                contents.append(content)
+
+    def _join_texts(self) -> None:
+        """Join the pieces of a text, once: there may be very many."""
+        if self._texts:
+            contents = self._step[self._grown]
+            joined = contents[-1]["text"] + "".join(self._texts)
+            contents[-1] = {**contents[-1], "text": joined}
+            self._texts.clear()
+
+    def _annotate(self, annotations: list[Any]) -> None:
+        self._add_content("content", {"type": "text", "text": ""})
+        self._join_texts()
+        *_, text = contents = self._step["content"]
+        known = as_list(text.get("annotations"))
+        contents[-1] = {**text, "annotations": [*known, *annotations]}
+
+
+def _parse_json(text: str) -> Any:
+    """Return the value of a JSON text; the text itself if no message can contain the value."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if is_storable(value) else text

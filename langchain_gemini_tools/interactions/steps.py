@@ -1,6 +1,6 @@
-"""A history -> steps of a request, as far as the API has not kept it.
+"""Steps: made from the contents of a history, and parsed into the parts that `wire` parses.
 
-| content | step |
+| content or part | step |
 |---|---|
 | text and media of the user | `user_input` |
 | a function response | `function_result` |
@@ -25,7 +25,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
 
-from langchain_gemini_tools.errors import InvalidInputError
+from langchain_gemini_tools.errors import (
+    InvalidInputError,
+    MalformedToolCallError,
+    UnreadableResponseError,
+)
 from langchain_gemini_tools.facts.json_values import encode_json
 from langchain_gemini_tools.wire.body import ContentsWriter, Pieces
 from langchain_gemini_tools.wire.history import Repair, calls_of
@@ -33,7 +37,7 @@ from langchain_gemini_tools.wire.media import YOUTUBE
 from langchain_gemini_tools.wire.replay import SKIP_SIGNATURE, STEP, VERTEXAI, steps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -47,6 +51,8 @@ _SIGNED = "signed"
 """Marks the call of a step that needs no signature in addition."""
 _MEDIA = ("image", "audio", "video")
 _RESOLUTION = "MEDIA_RESOLUTION_"
+CONTENTS = ("text", "image", "audio", "video", "document")
+"""Types of contents, which are not types of steps."""
 
 
 class StepsWriter(ContentsWriter):
@@ -256,6 +262,134 @@ def _settings(part: gemini.Part) -> gemini.JsonObject:
     if not level:
         return {}
     return {"resolution": str(level).removeprefix(_RESOLUTION).lower()}
+
+
+# Steps of a response -> parts
+
+
+def list_new_steps(interaction: gemini.JsonObject, sent_results: Collection[str]) -> list[Step]:
+    """Return the steps that the model has added, without those that were sent.
+
+    `GET` returns the caller's steps as well (documented). There is no recording of whether
+    these are all steps of the request; if so, calls in the history must not be taken for new ones.
+
+    Raises:
+        UnreadableResponseError: The steps are not a list of objects.
+    """
+    given = interaction.get("steps") or interaction.get("outputs") or []
+    if not isinstance(given, list) or not all(isinstance(step, dict) for step in given):
+        raise UnreadableResponseError(
+            "The interaction's `steps` are not a list of objects.", body=interaction
+        )
+    steps = [as_step(step) for step in given]
+    begin = 0
+    for number, step in enumerate(steps, 1):
+        match step:
+            case {"type": "user_input"}:
+                begin = number
+            case {"type": "function_result", "call_id": str(name)} if name in sent_results:
+                begin = number
+    return [step for step in steps[begin:] if step.get("type") != "function_result"]
+
+
+def as_step(given: Step) -> Step:
+    """Return a step; a content that stands in its place is one of the model's output."""
+    if given.get("type") not in CONTENTS:
+        return given
+    is_empty = given.keys() == {"type"}  # the start of one in a stream
+    return {"type": "model_output", "content": [] if is_empty else [given]}
+
+
+def parse_step(step: Step) -> list[gemini.JsonObject]:
+    """Return the parts of one step.
+
+    Signatures stay in the step: what is signed is the step as it came, not the part. A step that no
+    part stands for is kept whole.
+    """
+    match step:
+        case {"type": "thought"}:
+            return [parse_thought(content) for content in list_contents(step.get("summary"))]
+        case {"type": "model_output"}:
+            return [parse_content(content) for content in list_contents(step.get("content"))]
+        case {"type": "function_call"}:
+            arguments = check_call(step, step.get("arguments"))
+            call = {"id": step.get("id"), "name": step["name"], "args": arguments}
+            return [{"functionCall": call}]
+        case {"type": "code_execution_call", "arguments": dict(arguments)}:
+            code = {"code": arguments.get("code", ""), "id": step.get("id")}
+            if language := arguments.get("language"):
+                code["language"] = str(language).upper()
+            return [{"executableCode": code}]
+        case {"type": "code_execution_result", "result": result}:
+            outcome = "OUTCOME_FAILED" if step.get("is_error") else "OUTCOME_OK"
+            output = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+            done = {"outcome": outcome, "output": output, "id": step.get("call_id")}
+            return [{"codeExecutionResult": done}]
+    return [{STEP: step}]
+
+
+def check_call(step: Step, arguments: Any) -> gemini.JsonObject:
+    """Return the arguments of a function call.
+
+    Args:
+        step: The call.
+        arguments: Its arguments as they came.
+
+    Raises:
+        MalformedToolCallError: It has no name, or its arguments are not an object.
+    """
+    name = step.get("name")
+    if not isinstance(name, str) or not name:
+        raise MalformedToolCallError(f"A function call has no name: {step!s:.200}")
+    if arguments is None:
+        return {}
+    if not isinstance(arguments, dict):
+        raise MalformedToolCallError(
+            f"The arguments of a call to {name!r} are not a JSON object: {arguments!s:.200}"
+        )
+    return arguments
+
+
+def parse_thought(content: Any) -> gemini.JsonObject:
+    """Return a content of a thought's summary as a part."""
+    part = parse_content(content)
+    return part if STEP in part else {**part, "thought": True}
+
+
+def parse_content(content: Any) -> gemini.JsonObject:
+    """Return a content of a response as a part; what is not known is kept whole."""
+    match content:
+        case {"type": "text", "text": str(text)}:
+            return {"text": text}
+        case {"type": str(), "data": str(data), "mime_type": str(mime)}:
+            return {"inlineData": {"mimeType": _with_rate(mime, content), "data": data}}
+        case {"type": str(), "uri": str(uri), **rest}:
+            mime_type = rest.get("mime_type")
+            return {"fileData": {"fileUri": uri} | ({"mimeType": mime_type} if mime_type else {})}
+    return {STEP: {"type": "model_output", "content": [content]}}
+
+
+def _with_rate(mime_type: str, content: Any) -> str:
+    """Return the type of a media content; for audio with its rate, as generateContent writes it."""
+    if content["type"] != "audio" or ";" in mime_type:
+        return mime_type
+    given = {
+        "rate": content.get("sample_rate", content.get("rate")),
+        "channels": content.get("channels"),
+    }
+    return ";".join([mime_type, *(f"{key}={n}" for key, n in given.items() if type(n) is int)])
+
+
+def list_contents(value: Any) -> list[Any]:
+    """Return a list of contents, of which one may stand alone, also as text."""
+    if isinstance(value, str):
+        return [{"type": "text", "text": value}] if value else []
+    return [value] if isinstance(value, dict) else as_list(value)
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a list, which is empty for anything else."""
+    return value if isinstance(value, list) else []
 
 
 # What the API has kept

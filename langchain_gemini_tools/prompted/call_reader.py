@@ -21,14 +21,14 @@ from langchain_gemini_tools.prompted.text import (
     Source,
 )
 from langchain_gemini_tools.prompted.values import (
-    NAMED_RULE,
+    KEY,
     QUOTES,
     CutError,
     UnreadableError,
     is_followed,
     parse_arguments,
+    parse_call_arguments,
     parse_key,
-    parse_members,
     parse_string,
     parse_value,
     run_closed,
@@ -46,13 +46,11 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[\w.:\\\-/]*")
 _NAME_QUOTES = re.compile(r"[`\"'*]*")
 _TAG_NAME = re.compile(r"[^<>\s{}]*")
-_WORD = re.compile(r"[\w$\-]*")
 _DECORATION = re.compile(r"[ \t*`]*")
 _LINE_BREAK = re.compile(r"[\s*]*")
 _LINK = re.compile(r"\[[^\[\]]*\]\(")
 """A link of Markdown, which may have the form of a call as its text."""
 _MAX_WRAPPERS = 4
-_DIGITS = "-0123456789"
 _OUTER_KEYS = words.NAME_KEYS | words.WRAPPER_KEYS
 _KNOWN_KEYS = _OUTER_KEYS | words.ARGUMENT_KEYS | words.SIDE_KEYS
 
@@ -211,7 +209,7 @@ class ToolCallReader:
     def _read_action_input(self) -> Reading[Json]:
         if (yield from self._source.peek()) == "{":
             return (yield from parse_value(self._source))
-        word = yield from self._source.run(_WORD)
+        word = yield from self._source.run(KEY)
         is_over = not (yield from self._source.peek()).strip()
         if is_over and (word or "none").lower() in words.NOTHING:
             return {}
@@ -443,7 +441,7 @@ class ToolCallReader:
             source.at += 1
             self.is_intended |= self._is_in_list and name in self._names
             self.is_tentative |= self._is_in_list
-            args = yield from self._read_arguments()
+            args = yield from parse_call_arguments(source)
             self.is_intended |= name in self._names
             self._add(name, args)
         else:
@@ -467,28 +465,3 @@ class ToolCallReader:
         if quotes:
             yield from source.run(_NAME_QUOTES)
         return self._names.bare(name)
-
-    def _read_arguments(self) -> Reading[Json]:
-        """Read the arguments of a call and the closing parenthesis.
-
-        Named arguments are returned as an object, others as they are, for `_add` to reject.
-        """
-        source = self._source
-        char = yield from skip_space(source)
-        if char == ")":
-            source.at += 1
-            return {}
-        if char not in "{[" and char not in QUOTES and char not in _DIGITS:
-            key = yield from source.run(_WORD)
-            if not key or (yield from skip_space(source)) not in ":=":
-                raise UnreadableError(f"{NAMED_RULE} (at {(key or char)[:60]!r})")
-        else:
-            first = yield from parse_value(source)
-            if not isinstance(first, str) or (yield from skip_space(source)) not in ":=":
-                values = [first]
-                while (yield from is_followed(source, ")")):
-                    values.append((yield from parse_value(source)))
-                return first if len(values) == 1 else values
-            key = first
-        source.at += 1
-        return (yield from parse_members(source, key, ")"))

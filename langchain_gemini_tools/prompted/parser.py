@@ -251,10 +251,9 @@ class ToolCallParser:
             self._read_fenced(reader, fence), lambda: self._skip_to_fence(fence), is_fenced=True
         )
         is_closed = bool((yield from source.match(Words((fence,)))))
-        if is_call or is_closed:
-            yield from source.run(_FENCE_RUN[char])
+        yield from source.run(_FENCE_RUN[char])
         self._output.settle(reader.found if is_call else None)
-        if not is_call and not is_closed:
+        if not is_closed:
             yield from self._write_fence(fence)
 
     def _read_fenced(self, reader: ToolCallReader, fence: str) -> Reading[None]:

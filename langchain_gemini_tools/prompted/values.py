@@ -41,7 +41,9 @@ _NUMBER = re.compile(
     r"-?(?:(?:0|[1-9](?:_?[0-9])*)(?P<fraction>\.(?:[0-9](?:_?[0-9])*)?)?|(?P<tail>\.[0-9]+))"
     r"(?P<exponent>[eE][+-]?[0-9]+)?"
 )
-_KEY = re.compile(r"[\w$\-]*")
+KEY = re.compile(r"[\w$\-]*")
+"""A key, or the name of an argument, without quotes."""
+_DIGITS = "-0123456789"
 _HEX = re.compile(r"[0-9a-fA-F]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -61,7 +63,7 @@ _ESCAPES = {
 }  # fmt: skip
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
 
-NAMED_RULE = "every argument needs its name"
+_NAMED_RULE = "every argument needs its name"
 _KINDS = {
     list: "a list",
     str: "text",
@@ -112,11 +114,11 @@ def parse_value(source: Source, depth: int = 0) -> Reading[Json]:
         return {} if char == "{" else []
     if char == "{":
         key = yield from parse_key(source, ())
-        return (yield from parse_members(source, key, closer, depth + 1))
+        return (yield from _parse_members(source, key, closer, depth + 1))
     return (yield from _parse_items(source, closer, depth + 1))
 
 
-def parse_members(
+def _parse_members(
     source: Source, key: str, closer: str, depth: int = 0
 ) -> Reading[dict[str, Json]]:
     """Read the members of an object, or named arguments, after the first key."""
@@ -154,6 +156,31 @@ def parse_whole(text: str) -> Json:
     return value
 
 
+def parse_call_arguments(source: Source) -> Reading[Json]:
+    """Read the arguments of a call, after its opening parenthesis, and the closing one.
+
+    Named arguments are returned as an object, others as they are, for `parse_arguments` to reject.
+    """
+    char = yield from skip_space(source)
+    if char == ")":
+        source.at += 1
+        return {}
+    if char not in "{[" and char not in QUOTES and char not in _DIGITS:
+        key = yield from source.run(KEY)
+        if not key or (yield from skip_space(source)) not in ":=":
+            raise UnreadableError(f"{_NAMED_RULE} (at {(key or char)[:60]!r})")
+    else:
+        first = yield from parse_value(source)
+        if not isinstance(first, str) or (yield from skip_space(source)) not in ":=":
+            values = [first]
+            while (yield from is_followed(source, ")")):
+                values.append((yield from parse_value(source)))
+            return first if len(values) == 1 else values
+        key = first
+    source.at += 1
+    return (yield from _parse_members(source, key, ")"))
+
+
 def parse_arguments(args: Json) -> dict[str, Json]:
     """Return the arguments as an object, also if they are the JSON text of one."""
     if isinstance(args, str):
@@ -161,7 +188,7 @@ def parse_arguments(args: Json) -> dict[str, Json]:
             args = parse_whole(args)
     if not isinstance(args, dict):
         raise UnreadableError(
-            f"its arguments are {_KINDS[type(args)]}, not an object; {NAMED_RULE}"
+            f"its arguments are {_KINDS[type(args)]}, not an object; {_NAMED_RULE}"
         )
     return args
 
@@ -199,7 +226,7 @@ def is_followed(source: Source, closer: str) -> Reading[bool]:
 def parse_key(source: Source, taken: Iterable[str]) -> Reading[str]:
     """Read a key and the colon or equals sign after it."""
     char = yield from skip_space(source)
-    key = yield from (parse_string(source) if char in QUOTES else source.run(_KEY))
+    key = yield from (parse_string(source) if char in QUOTES else source.run(KEY))
     if not key:
         raise UnreadableError(f"a name in double quotes is missing before {char!r}")
     if key in taken:

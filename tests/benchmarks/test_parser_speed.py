@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langchain_gemini_tools.interactions.stream import EventDecoder
+from langchain_gemini_tools.interactions.response import EventDecoder
 from langchain_gemini_tools.prompted.parser import ToolCallParser
 from tests.growth import assert_linear
 

@@ -25,8 +25,7 @@ from langchain_gemini_tools.errors import (
     UnreadableResponseError,
 )
 from langchain_gemini_tools.facts.json_values import decode_json
-from langchain_gemini_tools.interactions.response import decode_interaction
-from langchain_gemini_tools.interactions.stream import EventDecoder
+from langchain_gemini_tools.interactions.response import EventDecoder, decode_interaction
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 
 CONTEXT = ResponseContext("gemini-3.8-flash", is_interaction=True)
