@@ -14,10 +14,9 @@ Agents in waves of batch jobs:
 
 agents.py        run_in_batches: its arguments and results. Start reading here
 driver.py        runs all agents, wave after wave
-graph_runner.py  one LangGraph agent, from one call of its model to the next
-loop_runner.py   the same for a ToolLoop
+runner.py        one agent, from one call of its model to the next; ToolLoops
+graph_runner.py  the same for LangGraph agents
 waves.py         what the agents wait for, sent together; what is kept of it on disk
-items.py         a call of the model inside such an agent: `ask_in_batches`
 
 This module decides whether a call belongs to an agent in a batch. A program without batches loads
 none of the others.
@@ -33,8 +32,9 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.runnables.config import var_child_runnable_config
 
 if TYPE_CHECKING:
-    from langchain_gemini_tools.batch.items import Asker, BatchSource
+    from langchain_gemini_tools.batch.items import BatchSource
     from langchain_gemini_tools.batch.job import BatchJob, BatchStatus
+    from langchain_gemini_tools.batch.runner import Asker
 
 __all__ = ["BatchJob", "BatchSource", "BatchStatus"]
 

@@ -20,7 +20,7 @@ from langchain_gemini_tools.batch.worker import check_inputs
 from langchain_gemini_tools.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from langchain_gemini_tools.batch.waves import Runner
+    from langchain_gemini_tools.batch.runner import Runner
 
 __all__ = ["AgentResults", "PausedAgent", "Wave", "arun_in_batches", "run_in_batches"]
 

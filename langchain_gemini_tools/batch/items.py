@@ -3,23 +3,16 @@
 An item is an input of a batch job, or a call of the model inside an agent that runs in batches. It
 may take several jobs: a failed item is sent again, a long response is continued, and a malformed
 one is sent once more with feedback. All of it follows from the responses so far, so only they are
-stored. `evaluate` reads them.
-
-- `ItemReporter` shows the inputs of a job to tracers and token counters, as runs of LangChain's
-  callbacks.
-- The config of an agent's run switches `ask_in_batches` on. The call is not sent: its request is
-  handed to an `Asker`, which stops the agent until a batch job has answered it. When the agent
-  resumes, the same call is made again, and the answer is parsed as that of any request.
+stored. `evaluate` reads them. `ItemReporter` shows the inputs of a job to tracers and token
+counters, as runs of LangChain's callbacks.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import CallbackManager
 from langchain_core.load import dumpd
@@ -31,7 +24,7 @@ from langchain_core.messages import (
     ToolCall,
     ToolMessage,
 )
-from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.outputs import LLMResult
 from langchain_core.runnables.config import ensure_config
 
 from langchain_gemini_tools.batch.folder import JobPart
@@ -61,12 +54,7 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.retry import RetryPolicy
     from langchain_gemini_tools.wire.request import RenderedRequest
 
-    Offer = Callable[["BatchSource"], None]
-    """Receives what sends the requests of a model."""
-
 _JSON_SCHEMA = "responseJsonSchema"
-REQUEST_TYPE = "gemini_batch_request"
-"""The `type` of the interrupts of this module."""
 
 
 @dataclass(frozen=True)
@@ -312,98 +300,3 @@ def _id_of(part: dict[str, Any]) -> str:
 
 def _text(content: dict[str, Any]) -> str:
     return "".join(part.get("text") or "" for part in content.get("parts") or ())
-
-
-# Calls inside an agent
-
-
-@dataclass
-class Asker(ABC):
-    """What a call hands its request to, in one step of an agent."""
-
-    pauses: ClassVar[type[BaseException]]
-    """The exception that `ask` raises."""
-    session: str = ""
-    """Differs between two runs of the program."""
-    offer: Offer = lambda _: None
-    """Receives what sends requests of this model."""
-    keeps_failures: bool = False
-    """Whether failures in earlier runs of the program are final."""
-
-    @abstractmethod
-    def ask(self, question: JsonObject) -> JsonObject:
-        """Return the answer to a request, or stop the agent until there is one."""
-
-    @abstractmethod
-    def keep(self, answer: JsonObject) -> None:
-        """Keep an answer for the next call, to which it belongs."""
-
-
-def ask_in_batches(asker: Asker, request: RenderedRequest, source: BatchSource) -> ChatResult:
-    """Return the answer of a batch job to a request, as `invoke` would.
-
-    Args:
-        asker: What sends the request, or has the answer.
-        request: The request.
-        source: The model.
-
-    Raises:
-        GeminiAPIError: The item failed, more often than it is retried.
-        ResponseError: The response is not usable.
-    """
-    request = replace(request, encoded=schema_rewriter(request)(request.encoded))
-    source = replace(source, template=request)
-    asker.offer(source)
-    call, body = _identify(request), request.encoded
-    attempts: list[JsonObject] = []
-    failed: ItemOutcome | None = None
-    while True:
-        question = {"type": REQUEST_TYPE, "model": source.model, "call": call}
-        answer = asker.ask({**question, "body": body.decode()})
-        if failed and not attempts and answer["call"][1] != call[1]:
-            asker.keep(answer)  # the agent has handled the failure, and made another call
-            outcome = failed
-            break
-        _check_same_call(answer["call"], call)
-        attempts.append(answer["line"])
-        outcome = evaluate(source, attempts, lambda: request.encoded)
-        if outcome.next_body is not None:
-            body = outcome.next_body
-            continue
-        is_old = answer["session"] != asker.session and not asker.keeps_failures
-        if outcome.result is not None or not is_old:
-            break
-        # It failed in an earlier run of the program: sent again.
-        failed, attempts, body = outcome, [], request.encoded
-    if outcome.result is None:
-        raise outcome.error or AssertionError(outcome)
-    return outcome.result
-
-
-def _identify(request: RenderedRequest) -> list[str]:
-    """Return the digests of a whole request, and of its messages and model."""
-    contents = encode_json(request.body.get("contents"), is_large=True)
-    model = request.invocation.model.encode()
-    return [_digest(model + request.encoded), _digest(model + contents)]
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:32]
-
-
-def _check_same_call(answered: list[str], call: list[str]) -> None:
-    # What differs outside of the messages, such as the time in a system prompt, is not an error.
-    if answered[1] != call[1]:
-        raise InvalidOptionError(
-            "The answer of the batch belongs to another call of the model in the same node. "
-            "LangGraph runs a node again when it resumes, so a node must repeat its calls in the "
-            "same order, with the same model and the same messages. Make parallel calls in "
-            "separate nodes (Send), and keep times and random values out of the messages. If the "
-            "agent was changed since the request was sent, use the old one, or another path."
-        )
-
-
-def interrupted_result() -> LLMResult:
-    """Return what callbacks see of a call that waits for a batch job."""
-    message = AIMessage("", response_metadata={"interrupted": "The call waits for a batch job."})
-    return LLMResult(generations=[[ChatGeneration(message=message)]])
