@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack, cast, overlo
 
 from langchain_core.runnables import RunnableConfig
 
+from langchain_gemini_tools.batch.items import check_inputs
 from langchain_gemini_tools.batch.job import check_seconds
-from langchain_gemini_tools.batch.worker import check_inputs
 from langchain_gemini_tools.errors import InvalidOptionError
 
 if TYPE_CHECKING:

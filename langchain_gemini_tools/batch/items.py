@@ -10,8 +10,9 @@ counters, as runs of LangChain's callbacks.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import CallbackManager
@@ -26,6 +27,7 @@ from langchain_core.messages import (
 )
 from langchain_core.outputs import LLMResult
 from langchain_core.runnables.config import ensure_config
+from pydantic import BaseModel
 
 from langchain_gemini_tools.batch.folder import JobPart
 from langchain_gemini_tools.batch.service import RESENT_STATES
@@ -43,12 +45,13 @@ from langchain_gemini_tools.facts.json_values import encode_json
 from langchain_gemini_tools.wire.hops import MAX_HOPS, find_next_token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.outputs import ChatResult
     from langchain_core.runnables import RunnableConfig
 
+    from langchain_gemini_tools.batch.folder import Folder, Lines, Manifest
     from langchain_gemini_tools.client import GeminiClient
     from langchain_gemini_tools.facts.json_values import JsonObject
     from langchain_gemini_tools.retry import RetryPolicy
@@ -120,6 +123,66 @@ def schema_rewriter(template: RenderedRequest) -> Callable[[bytes], bytes]:
         return encode_json(decoded, is_large=True)
 
     return rewrite
+
+
+def check_inputs(inputs: Any) -> None:
+    """Reject a single input, and what has no order: each letter of a text would be a request.
+
+    Raises:
+        InvalidOptionError: It is not an iterable of inputs.
+    """
+    is_one = isinstance(inputs, str | bytes | Mapping | BaseModel)
+    if is_one or isinstance(inputs, set | frozenset) or not isinstance(inputs, Iterable):
+        raise InvalidOptionError(
+            f"inputs must be a list or another ordered iterable, not {type(inputs).__name__}. "
+            "Each item is an input that invoke accepts."
+        )
+
+
+def render_inputs(source: BatchSource, inputs: Iterable[Any]) -> Lines:
+    """Return the number of each input and its request, which is rendered when it is read.
+
+    Raises:
+        InvalidOptionError: The inputs, or their response schema, cannot be used.
+    """
+    check_inputs(inputs)
+    return _render_each(source, inputs, schema_rewriter(source.template))
+
+
+def _render_each(
+    source: BatchSource, inputs: Iterable[Any], rewrite: Callable[[bytes], bytes]
+) -> Lines:
+    for index, each in enumerate(inputs):
+        try:
+            body = source.render(each).encoded
+        except Exception as error:
+            error.add_note(f"This is input {index} of the batch job. Nothing was sent.")
+            raise
+        yield index, rewrite(body)
+
+
+def compare_inputs(lines: Lines, folder: Folder, manifest: Manifest) -> None:
+    """Compare the requests for inputs with those of the job in a folder.
+
+    Raises:
+        InvalidOptionError: They differ.
+    """
+    count = 0
+    # The stored lines first: `zip` would drop an input that has none.
+    for before, line in zip(folder.read_all_requests(manifest), lines, strict=False):
+        count += 1
+        if line != before:
+            raise InvalidOptionError(
+                f"Input {line[0]} differs from that of the batch job at {folder.path}: its "
+                "messages, the tools or the options have changed. Use another path for another "
+                "job."
+            )
+    if count < manifest.count or next(lines, None) is not None:
+        fewer_or_more = f"only {count:,}" if count < manifest.count else "more"
+        raise InvalidOptionError(
+            f"The batch job at {folder.path} has {manifest.count:,} inputs, and {fewer_or_more} "
+            "were passed. Use another path for another job."
+        )
 
 
 @dataclass(frozen=True)
@@ -217,6 +280,64 @@ def _missing(part: JobPart) -> BatchJobError:
     )
     error.is_retryable = part.state in RESENT_STATES
     return error
+
+
+def evaluate_all(
+    source: BatchSource, folder: Folder, manifest: Manifest, part: JobPart | None = None
+) -> Iterator[tuple[int, ItemOutcome]]:
+    """Iterate over inputs with their outcomes, without those that a job is still to answer.
+
+    Args:
+        source: The model and its options.
+        folder: The requests and results.
+        manifest: The jobs.
+        part: The part whose inputs are meant; None for all inputs.
+    """
+    later: dict[int, list[JobPart]] = {}
+    for each in manifest.parts:
+        if each.first is None:
+            for index in folder.inputs_of(each):
+                later.setdefault(index, []).append(each)
+    for index in folder.inputs_of(part) if part else range(manifest.count):
+        first = manifest.find_part(index)
+        parts = [first, *later.get(index, ())]
+        if all(each.is_collected for each in parts):
+            lines = [folder.results(each).read(index) or each for each in parts]
+            body = partial(folder.first_request, first, index)
+            yield index, evaluate(source, lines, None if first.is_foreign else body)
+
+
+def read_results(
+    source: BatchSource, folder: Folder, config: RunnableConfig | None
+) -> Iterator[tuple[int, Any]]:
+    """Iterate over the number of each input and its result or error; report them to callbacks.
+
+    Raises:
+        BatchJobError: The job was created elsewhere, and has ended without results.
+    """
+    manifest = folder.require()
+    part = manifest.parts[0]
+    if part.is_foreign and part.is_collected and not manifest.count:
+        raise BatchJobError(f"{part.job} ended as {part.state} without results{part.reason}.")
+    reporter = ItemReporter(source, config)
+    for index, outcome in evaluate_all(source, folder, manifest):
+        if outcome.next_body and not manifest.is_collected:
+            continue
+        if reporter.is_heard:
+            first = manifest.find_part(index)
+            body = b"{}" if first.is_foreign else folder.first_request(first, index)
+            reporter.report(body, outcome)
+        yield index, _finish(source, outcome)
+
+
+def _finish(source: BatchSource, outcome: ItemOutcome) -> Any:
+    if outcome.result is None:
+        return outcome.error
+    message = outcome.result.generations[0].message
+    try:
+        return source.finish(message)  # type: ignore[arg-type]
+    except Exception as error:  # noqa: BLE001 - any error of a user's validator
+        return error
 
 
 class ItemReporter:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-    from langchain_gemini_tools.batch.folder import JobPart, Manifest
+    from langchain_gemini_tools.batch.folder import JobPart, Lines, Manifest
     from langchain_gemini_tools.batch.items import BatchSource
     from langchain_gemini_tools.facts.json_values import JsonObject
 
@@ -66,8 +66,8 @@ class WaveJob(BatchJob[Any]):
         self,
         manifest: Manifest,  # noqa: ARG002
         part: JobPart,  # noqa: ARG002
-    ) -> Iterable[tuple[int, bytes]]:
-        return ()
+    ) -> Lines:
+        return iter(())
 
 
 @contextmanager
