@@ -150,7 +150,8 @@ def _check(name: str, value: object, is_valid: bool, expected: str) -> None:  # 
 
 def _check_arguments(inputs: Any, options: RunOptions) -> None:
     check_inputs(inputs)
-    for name, value in {key: options[key] for key in ("max_waves", "max_concurrency")}.items():
+    limits = {"max_waves": options["max_waves"], "max_concurrency": options["max_concurrency"]}
+    for name, value in limits.items():
         _check(name, value, isinstance(value, int) and value >= 1, "an integer of at least 1")
     check_seconds("poll_seconds", options["poll_seconds"])
     if options["timeout_seconds"] is not None:

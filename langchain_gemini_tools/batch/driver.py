@@ -246,7 +246,7 @@ class Driver:
     # Sending
 
     def _offer(self, source: BatchSource) -> None:
-        model = source.template.invocation.model
+        model = source.model
         known = self._sources.setdefault(model, source)
         if known.client.settings != source.client.settings:
             raise InvalidOptionError(
