@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 
     from langchain_gemini_tools.batch import BatchJob, BatchSource
-    from langchain_gemini_tools.batch.items import Asker
+    from langchain_gemini_tools.batch.runner import Asker
 
 Result = TypeVar("Result")
 
@@ -272,7 +272,7 @@ class GeminiServices(GeminiAccess):
         options: tuple[list[str] | None, Mapping[str, Any]],
         run_manager: CallbackManagerForLLMRun | None,
     ) -> ChatResult:
-        from langchain_gemini_tools.batch.items import ask_in_batches, interrupted_result
+        from langchain_gemini_tools.batch.runner import ask_in_batches, interrupted_result
 
         request = self._render(messages, self._batch_invocation(*options))
         try:
@@ -290,7 +290,7 @@ class GeminiServices(GeminiAccess):
         options: tuple[list[str] | None, Mapping[str, Any]],
         run_manager: AsyncCallbackManagerForLLMRun | None,
     ) -> ChatResult:
-        from langchain_gemini_tools.batch.items import ask_in_batches, interrupted_result
+        from langchain_gemini_tools.batch.runner import ask_in_batches, interrupted_result
 
         request = await self._arender(messages, self._batch_invocation(*options))
         try:

@@ -1,11 +1,10 @@
 """Batch jobs: many requests at half the price, answered within a day.
 
-job.py       BatchJob: waiting and results, sync and async. Start reading here
-worker.py    its steps: prepare the requests, create the jobs, collect results, send what follows
+job.py       BatchJob: creates the jobs, waits, collects, sends what follows. Start reading here
+items.py     one input -> its request; its responses -> its result, or the next request
 service.py   the API's operations: create without creating twice, poll, upload, download
 vertex.py    the same on Vertex AI, where requests and results are files in a bucket
 folder.py    what is kept on disk: the requests, the jobs, the results
-items.py     one input: its responses -> its result, or the request that follows; callbacks
 
 A job's folder is its only state. Everything in it is written to a temporary file first and then
 renamed, so a process that is killed leaves the old state or the new one.
@@ -14,10 +13,9 @@ Agents in waves of batch jobs:
 
 agents.py        run_in_batches: its arguments and results. Start reading here
 driver.py        runs all agents, wave after wave
-graph_runner.py  one LangGraph agent, from one call of its model to the next
-loop_runner.py   the same for a ToolLoop
+runner.py        one agent, from one call of its model to the next; ToolLoops
+graph_runner.py  the same for LangGraph agents
 waves.py         what the agents wait for, sent together; what is kept of it on disk
-items.py         a call of the model inside such an agent: `ask_in_batches`
 
 This module decides whether a call belongs to an agent in a batch. A program without batches loads
 none of the others.
@@ -33,12 +31,14 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.runnables.config import var_child_runnable_config
 
 if TYPE_CHECKING:
-    from langchain_gemini_tools.batch.items import Asker, BatchSource
-    from langchain_gemini_tools.batch.job import BatchJob, BatchStatus
+    from langchain_gemini_tools.batch.items import BatchSource
+    from langchain_gemini_tools.batch.job import BatchJob
+    from langchain_gemini_tools.batch.runner import Asker
+    from langchain_gemini_tools.batch.service import BatchStatus
 
 __all__ = ["BatchJob", "BatchSource", "BatchStatus"]
 
-_MODULES = {"BatchJob": "job", "BatchSource": "items", "BatchStatus": "job"}
+_MODULES = {"BatchJob": "job", "BatchSource": "items", "BatchStatus": "service"}
 
 CONFIG_KEY = "gemini_batch"
 """The key in `configurable` that switches batches on: an `Asker`, or True in LangGraph."""

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack, cast, overlo
 
 from langchain_core.runnables import RunnableConfig
 
+from langchain_gemini_tools.batch.items import check_inputs
 from langchain_gemini_tools.batch.job import check_seconds
-from langchain_gemini_tools.batch.worker import check_inputs
 from langchain_gemini_tools.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from langchain_gemini_tools.batch.waves import Runner
+    from langchain_gemini_tools.batch.runner import Runner
 
 __all__ = ["AgentResults", "PausedAgent", "Wave", "arun_in_batches", "run_in_batches"]
 
@@ -150,7 +150,8 @@ def _check(name: str, value: object, is_valid: bool, expected: str) -> None:  # 
 
 def _check_arguments(inputs: Any, options: RunOptions) -> None:
     check_inputs(inputs)
-    for name, value in {key: options[key] for key in ("max_waves", "max_concurrency")}.items():
+    limits = {"max_waves": options["max_waves"], "max_concurrency": options["max_concurrency"]}
+    for name, value in limits.items():
         _check(name, value, isinstance(value, int) and value >= 1, "an integer of at least 1")
     check_seconds("poll_seconds", options["poll_seconds"])
     if options["timeout_seconds"] is not None:

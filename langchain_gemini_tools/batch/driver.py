@@ -7,6 +7,7 @@ run on the caller's event loop.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import copy
 import logging
@@ -19,23 +20,24 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from langchain_core.runnables.config import ContextThreadPoolExecutor
 
 from langchain_gemini_tools.batch.agents import AgentResults, count_of, usage_of
-from langchain_gemini_tools.batch.waves import Tally, WaveJob, Waves, flush_sqlite
+from langchain_gemini_tools.batch.runner import LoopRunner, flush_sqlite
+from langchain_gemini_tools.batch.waves import Tally, WaveJob, Waves
 from langchain_gemini_tools.errors import (
     BatchJobError,
     GeminiNotFoundError,
     GeminiTimeoutError,
     InvalidOptionError,
 )
+from langchain_gemini_tools.tool_loop import ToolLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Coroutine, Iterable, Iterator
     from pathlib import Path
 
     from langchain_gemini_tools.batch.agents import RunOptions, Wave
     from langchain_gemini_tools.batch.graph_runner import GraphRunner
     from langchain_gemini_tools.batch.items import BatchSource
-    from langchain_gemini_tools.batch.loop_runner import LoopRunner
-    from langchain_gemini_tools.batch.waves import AgentStep
+    from langchain_gemini_tools.batch.runner import AgentStep
 
 _T = TypeVar("_T")
 
@@ -45,6 +47,44 @@ _CANCEL_SECONDS = 5.0
 """How long a cancelled run waits for its thread, which leaves the folder."""
 _MAX_FRUITLESS = 3
 """After this many waves whose jobs returned nothing, the run ends with an error."""
+
+
+class LoopBridge:
+    """Runs coroutines on the caller's event loop, for a run that is in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_cancelled = False
+
+    def run(self, coroutine: Coroutine[Any, Any, _T], *, is_last: bool = False) -> _T:
+        """Run a coroutine and return its result, from another thread.
+
+        Args:
+            coroutine: The coroutine.
+            is_last: Whether it releases something, so that it is not cancelled.
+        """
+        work = coroutine if is_last else self._cancellable(coroutine)
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        except concurrent.futures.CancelledError:
+            raise asyncio.CancelledError from None
+
+    async def _cancellable(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        if self._is_cancelled:
+            task.cancel()
+        try:
+            return await task
+        finally:
+            self._tasks.discard(task)
+
+    def cancel(self) -> None:
+        """Cancel what is running, and what is still to come. Called on the event loop."""
+        self._is_cancelled = True
+        for task in self._tasks:
+            task.cancel()
 
 
 class Driver:
@@ -78,9 +118,7 @@ class Driver:
         self._fruitless = 0
 
     def _make_runner(self, agent: Any) -> GraphRunner | LoopRunner:
-        if _is_loop(agent):
-            from langchain_gemini_tools.batch.loop_runner import LoopRunner
-
+        if isinstance(agent, ToolLoop):
             return LoopRunner(agent, self._options, self._offer)
         if not all(hasattr(agent, name) for name in ("get_state", "copy", "output_channels")):
             raise InvalidOptionError(
@@ -111,8 +149,6 @@ class Driver:
     async def arun(self) -> AgentResults:
         """Run all agents on the running event loop."""
         if self._runner.kind == "agent":
-            from langchain_gemini_tools.batch.graph_runner import LoopBridge
-
             self._runner.bridge = LoopBridge()
         bridge = self._runner.bridge
         # Not a thread of the event loop: it has few, and the agents and the jobs need them.
@@ -210,7 +246,7 @@ class Driver:
     # Sending
 
     def _offer(self, source: BatchSource) -> None:
-        model = source.template.invocation.model
+        model = source.model
         known = self._sources.setdefault(model, source)
         if known.client.settings != source.client.settings:
             raise InvalidOptionError(
@@ -338,9 +374,3 @@ class Driver:
         results = AgentResults(self._runner, self._count, errors, self._paused, waves)
         weakref.finalize(results, stack.close)
         return results
-
-
-def _is_loop(agent: Any) -> bool:
-    # Not imported: if the agent is a loop, the module is loaded.
-    module = sys.modules.get("langchain_gemini_tools.tool_loop")
-    return module is not None and isinstance(agent, module.ToolLoop)

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from _typeshed import DataclassInstance
 
+    Lines = Iterator[tuple[int, bytes]]
+    """The numbers of inputs and the bodies of their requests."""
 
 logger = logging.getLogger(__name__)
 
@@ -256,7 +258,7 @@ class Folder:
 
     def write_requests(
         self,
-        lines: Iterable[tuple[int, bytes]],
+        lines: Lines,
         start: int,
         limits: Limits,
         *,
@@ -265,14 +267,13 @@ class Folder:
         """Write requests to the files of as many parts as the limits of the service require.
 
         Args:
-            lines: The numbers of inputs and the bodies of their requests.
+            lines: The requests.
             start: The number of the first part.
             limits: How much one part may have.
             is_range: Whether the numbers follow each other.
         """
         parts: list[JobPart] = []
-        pending = iter(lines)
-        item = next(pending, None)
+        item = next(lines, None)
         while item is not None:
             number = start + len(parts)
             first, size, count = item[0], 0, 0
@@ -284,15 +285,21 @@ class Folder:
                         break
                     file.write(line)
                     size, count = size + len(line), count + 1
-                    item = next(pending, None)
+                    item = next(lines, None)
             parts.append(JobPart(number, count, size, first if is_range else None))
         return parts
 
-    def read_requests(self, part: JobPart) -> Iterator[tuple[int, bytes]]:
-        """Iterate over the numbers of inputs and the bodies of the requests of a part."""
+    def read_requests(self, part: JobPart) -> Lines:
+        """Iterate over the requests of a part."""
         with self.requests_path(part.number).open("rb") as file:
             for line in file:
                 yield _read_line(line)
+
+    def read_all_requests(self, manifest: Manifest) -> Lines:
+        """Iterate over the first request for each input."""
+        for part in manifest.parts:
+            if part.first is not None:
+                yield from self.read_requests(part)
 
     def inputs_of(self, part: JobPart) -> Sequence[int]:
         """Return the numbers of the inputs of a part; none if it was created elsewhere."""

@@ -1,13 +1,10 @@
 """`GraphRunner` runs one of many LangGraph agents from one call of its model to the next.
 
-The checkpointer keeps its state. `loop_runner` does the same for a `ToolLoop`. LangGraph has to be
-installed to import this module.
+The checkpointer keeps its state. LangGraph has to be installed to import this module.
 """
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 from collections import Counter
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -22,10 +19,11 @@ from langgraph.types import Command, interrupt
 
 from langchain_gemini_tools.batch import is_in_run
 from langchain_gemini_tools.batch.agents import PausedAgent
-from langchain_gemini_tools.batch.items import REQUEST_TYPE, Asker
-from langchain_gemini_tools.batch.waves import (
+from langchain_gemini_tools.batch.runner import (
     FAST_COMMITS,
+    REQUEST_TYPE,
     AgentStep,
+    Asker,
     Runner,
     lost_state,
     request_of,
@@ -33,7 +31,7 @@ from langchain_gemini_tools.batch.waves import (
 from langchain_gemini_tools.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Coroutine, Iterator, Mapping
+    from collections.abc import AsyncIterator, Collection, Iterator, Mapping
     from contextlib import ExitStack
     from pathlib import Path
     from uuid import UUID
@@ -42,7 +40,8 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from langchain_gemini_tools.batch.agents import RunOptions
-    from langchain_gemini_tools.batch.items import Offer
+    from langchain_gemini_tools.batch.driver import LoopBridge
+    from langchain_gemini_tools.batch.runner import Offer
     from langchain_gemini_tools.facts.json_values import JsonObject
 
 _T = TypeVar("_T")
@@ -161,44 +160,6 @@ class PauseKeeper(BaseCallbackHandler):
     def _raise(self, pause: BaseException, parent_run_id: UUID | None) -> None:
         self._pauses[parent_run_id] = pause
         raise _CaughtInterrupt(*pause.args)
-
-
-class LoopBridge:
-    """Runs coroutines on the caller's event loop, for a run that is in a thread of its own."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._is_cancelled = False
-
-    def run(self, coroutine: Coroutine[Any, Any, _T], *, is_last: bool = False) -> _T:
-        """Run a coroutine and return its result, from another thread.
-
-        Args:
-            coroutine: The coroutine.
-            is_last: Whether it releases something, so that it is not cancelled.
-        """
-        work = coroutine if is_last else self._cancellable(coroutine)
-        try:
-            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-        except concurrent.futures.CancelledError:
-            raise asyncio.CancelledError from None
-
-    async def _cancellable(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        task = asyncio.ensure_future(coroutine)
-        self._tasks.add(task)
-        if self._is_cancelled:
-            task.cancel()
-        try:
-            return await task
-        finally:
-            self._tasks.discard(task)
-
-    def cancel(self) -> None:
-        """Cancel what is running, and what is still to come. Called on the event loop."""
-        self._is_cancelled = True
-        for task in self._tasks:
-            task.cancel()
 
 
 def _is_ours(interrupt: Any) -> bool:

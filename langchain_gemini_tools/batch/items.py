@@ -3,23 +3,17 @@
 An item is an input of a batch job, or a call of the model inside an agent that runs in batches. It
 may take several jobs: a failed item is sent again, a long response is continued, and a malformed
 one is sent once more with feedback. All of it follows from the responses so far, so only they are
-stored. `evaluate` reads them.
-
-- `ItemReporter` shows the inputs of a job to tracers and token counters, as runs of LangChain's
-  callbacks.
-- The config of an agent's run switches `ask_in_batches` on. The call is not sent: its request is
-  handed to an `Asker`, which stops the agent until a batch job has answered it. When the agent
-  resumes, the same call is made again, and the answer is parsed as that of any request.
+stored. `evaluate` reads them. `ItemReporter` shows the inputs of a job to tracers and token
+counters, as runs of LangChain's callbacks.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import CallbackManager
 from langchain_core.load import dumpd
@@ -31,8 +25,9 @@ from langchain_core.messages import (
     ToolCall,
     ToolMessage,
 )
-from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.outputs import LLMResult
 from langchain_core.runnables.config import ensure_config
+from pydantic import BaseModel
 
 from langchain_gemini_tools.batch.folder import JobPart
 from langchain_gemini_tools.batch.service import RESENT_STATES
@@ -50,23 +45,19 @@ from langchain_gemini_tools.facts.json_values import encode_json
 from langchain_gemini_tools.wire.hops import MAX_HOPS, find_next_token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.outputs import ChatResult
     from langchain_core.runnables import RunnableConfig
 
+    from langchain_gemini_tools.batch.folder import Folder, Lines, Manifest
     from langchain_gemini_tools.client import GeminiClient
     from langchain_gemini_tools.facts.json_values import JsonObject
     from langchain_gemini_tools.retry import RetryPolicy
     from langchain_gemini_tools.wire.request import RenderedRequest
 
-    Offer = Callable[["BatchSource"], None]
-    """Receives what sends the requests of a model."""
-
 _JSON_SCHEMA = "responseJsonSchema"
-REQUEST_TYPE = "gemini_batch_request"
-"""The `type` of the interrupts of this module."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +123,66 @@ def schema_rewriter(template: RenderedRequest) -> Callable[[bytes], bytes]:
         return encode_json(decoded, is_large=True)
 
     return rewrite
+
+
+def check_inputs(inputs: Any) -> None:
+    """Reject a single input, and what has no order: each letter of a text would be a request.
+
+    Raises:
+        InvalidOptionError: It is not an iterable of inputs.
+    """
+    is_one = isinstance(inputs, str | bytes | Mapping | BaseModel)
+    if is_one or isinstance(inputs, set | frozenset) or not isinstance(inputs, Iterable):
+        raise InvalidOptionError(
+            f"inputs must be a list or another ordered iterable, not {type(inputs).__name__}. "
+            "Each item is an input that invoke accepts."
+        )
+
+
+def render_inputs(source: BatchSource, inputs: Iterable[Any]) -> Lines:
+    """Return the number of each input and its request, which is rendered when it is read.
+
+    Raises:
+        InvalidOptionError: The inputs, or their response schema, cannot be used.
+    """
+    check_inputs(inputs)
+    return _render_each(source, inputs, schema_rewriter(source.template))
+
+
+def _render_each(
+    source: BatchSource, inputs: Iterable[Any], rewrite: Callable[[bytes], bytes]
+) -> Lines:
+    for index, each in enumerate(inputs):
+        try:
+            body = source.render(each).encoded
+        except Exception as error:
+            error.add_note(f"This is input {index} of the batch job. Nothing was sent.")
+            raise
+        yield index, rewrite(body)
+
+
+def compare_inputs(lines: Lines, folder: Folder, manifest: Manifest) -> None:
+    """Compare the requests for inputs with those of the job in a folder.
+
+    Raises:
+        InvalidOptionError: They differ.
+    """
+    count = 0
+    # The stored lines first: `zip` would drop an input that has none.
+    for before, line in zip(folder.read_all_requests(manifest), lines, strict=False):
+        count += 1
+        if line != before:
+            raise InvalidOptionError(
+                f"Input {line[0]} differs from that of the batch job at {folder.path}: its "
+                "messages, the tools or the options have changed. Use another path for another "
+                "job."
+            )
+    if count < manifest.count or next(lines, None) is not None:
+        fewer_or_more = f"only {count:,}" if count < manifest.count else "more"
+        raise InvalidOptionError(
+            f"The batch job at {folder.path} has {manifest.count:,} inputs, and {fewer_or_more} "
+            "were passed. Use another path for another job."
+        )
 
 
 @dataclass(frozen=True)
@@ -231,6 +282,64 @@ def _missing(part: JobPart) -> BatchJobError:
     return error
 
 
+def evaluate_all(
+    source: BatchSource, folder: Folder, manifest: Manifest, part: JobPart | None = None
+) -> Iterator[tuple[int, ItemOutcome]]:
+    """Iterate over inputs with their outcomes, without those that a job is still to answer.
+
+    Args:
+        source: The model and its options.
+        folder: The requests and results.
+        manifest: The jobs.
+        part: The part whose inputs are meant; None for all inputs.
+    """
+    later: dict[int, list[JobPart]] = {}
+    for each in manifest.parts:
+        if each.first is None:
+            for index in folder.inputs_of(each):
+                later.setdefault(index, []).append(each)
+    for index in folder.inputs_of(part) if part else range(manifest.count):
+        first = manifest.find_part(index)
+        parts = [first, *later.get(index, ())]
+        if all(each.is_collected for each in parts):
+            lines = [folder.results(each).read(index) or each for each in parts]
+            body = partial(folder.first_request, first, index)
+            yield index, evaluate(source, lines, None if first.is_foreign else body)
+
+
+def read_results(
+    source: BatchSource, folder: Folder, config: RunnableConfig | None
+) -> Iterator[tuple[int, Any]]:
+    """Iterate over the number of each input and its result or error; report them to callbacks.
+
+    Raises:
+        BatchJobError: The job was created elsewhere, and has ended without results.
+    """
+    manifest = folder.require()
+    part = manifest.parts[0]
+    if part.is_foreign and part.is_collected and not manifest.count:
+        raise BatchJobError(f"{part.job} ended as {part.state} without results{part.reason}.")
+    reporter = ItemReporter(source, config)
+    for index, outcome in evaluate_all(source, folder, manifest):
+        if outcome.next_body and not manifest.is_collected:
+            continue
+        if reporter.is_heard:
+            first = manifest.find_part(index)
+            body = b"{}" if first.is_foreign else folder.first_request(first, index)
+            reporter.report(body, outcome)
+        yield index, _finish(source, outcome)
+
+
+def _finish(source: BatchSource, outcome: ItemOutcome) -> Any:
+    if outcome.result is None:
+        return outcome.error
+    message = outcome.result.generations[0].message
+    try:
+        return source.finish(message)  # type: ignore[arg-type]
+    except Exception as error:  # noqa: BLE001 - any error of a user's validator
+        return error
+
+
 class ItemReporter:
     """Reports items to the callbacks that would see an `invoke` of the model at this place.
 
@@ -312,98 +421,3 @@ def _id_of(part: dict[str, Any]) -> str:
 
 def _text(content: dict[str, Any]) -> str:
     return "".join(part.get("text") or "" for part in content.get("parts") or ())
-
-
-# Calls inside an agent
-
-
-@dataclass
-class Asker(ABC):
-    """What a call hands its request to, in one step of an agent."""
-
-    pauses: ClassVar[type[BaseException]]
-    """The exception that `ask` raises."""
-    session: str = ""
-    """Differs between two runs of the program."""
-    offer: Offer = lambda _: None
-    """Receives what sends requests of this model."""
-    keeps_failures: bool = False
-    """Whether failures in earlier runs of the program are final."""
-
-    @abstractmethod
-    def ask(self, question: JsonObject) -> JsonObject:
-        """Return the answer to a request, or stop the agent until there is one."""
-
-    @abstractmethod
-    def keep(self, answer: JsonObject) -> None:
-        """Keep an answer for the next call, to which it belongs."""
-
-
-def ask_in_batches(asker: Asker, request: RenderedRequest, source: BatchSource) -> ChatResult:
-    """Return the answer of a batch job to a request, as `invoke` would.
-
-    Args:
-        asker: What sends the request, or has the answer.
-        request: The request.
-        source: The model.
-
-    Raises:
-        GeminiAPIError: The item failed, more often than it is retried.
-        ResponseError: The response is not usable.
-    """
-    request = replace(request, encoded=schema_rewriter(request)(request.encoded))
-    source = replace(source, template=request)
-    asker.offer(source)
-    call, body = _identify(request), request.encoded
-    attempts: list[JsonObject] = []
-    failed: ItemOutcome | None = None
-    while True:
-        question = {"type": REQUEST_TYPE, "model": source.model, "call": call}
-        answer = asker.ask({**question, "body": body.decode()})
-        if failed and not attempts and answer["call"][1] != call[1]:
-            asker.keep(answer)  # the agent has handled the failure, and made another call
-            outcome = failed
-            break
-        _check_same_call(answer["call"], call)
-        attempts.append(answer["line"])
-        outcome = evaluate(source, attempts, lambda: request.encoded)
-        if outcome.next_body is not None:
-            body = outcome.next_body
-            continue
-        is_old = answer["session"] != asker.session and not asker.keeps_failures
-        if outcome.result is not None or not is_old:
-            break
-        # It failed in an earlier run of the program: sent again.
-        failed, attempts, body = outcome, [], request.encoded
-    if outcome.result is None:
-        raise outcome.error or AssertionError(outcome)
-    return outcome.result
-
-
-def _identify(request: RenderedRequest) -> list[str]:
-    """Return the digests of a whole request, and of its messages and model."""
-    contents = encode_json(request.body.get("contents"), is_large=True)
-    model = request.invocation.model.encode()
-    return [_digest(model + request.encoded), _digest(model + contents)]
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:32]
-
-
-def _check_same_call(answered: list[str], call: list[str]) -> None:
-    # What differs outside of the messages, such as the time in a system prompt, is not an error.
-    if answered[1] != call[1]:
-        raise InvalidOptionError(
-            "The answer of the batch belongs to another call of the model in the same node. "
-            "LangGraph runs a node again when it resumes, so a node must repeat its calls in the "
-            "same order, with the same model and the same messages. Make parallel calls in "
-            "separate nodes (Send), and keep times and random values out of the messages. If the "
-            "agent was changed since the request was sent, use the old one, or another path."
-        )
-
-
-def interrupted_result() -> LLMResult:
-    """Return what callbacks see of a call that waits for a batch job."""
-    message = AIMessage("", response_metadata={"interrupted": "The call waits for a batch job."})
-    return LLMResult(generations=[[ChatGeneration(message=message)]])

@@ -1,73 +1,63 @@
-"""`BatchJob`: the inputs of one call, sent through Gemini's batch service."""
+"""`BatchJob`: the inputs of one call, sent through Gemini's batch service.
+
+Each step is stored before the next one begins, under the folder's lock.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import math
 import shutil
 import tempfile
 import time
+import uuid
 import weakref
-from dataclasses import dataclass, field
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from langchain_gemini_tools.batch.folder import Folder
-from langchain_gemini_tools.batch.items import ItemReporter
-from langchain_gemini_tools.batch.service import make_service
-from langchain_gemini_tools.batch.worker import JobWorker
-from langchain_gemini_tools.errors import BatchJobError, GeminiTimeoutError, InvalidOptionError
+from langchain_gemini_tools.batch.folder import Folder, JobPart, Manifest
+from langchain_gemini_tools.batch.items import (
+    compare_inputs,
+    evaluate_all,
+    read_results,
+    render_inputs,
+)
+from langchain_gemini_tools.batch.service import KNOWN_STATES, BatchStatus, make_service
+from langchain_gemini_tools.errors import (
+    BatchJobError,
+    GeminiNotFoundError,
+    GeminiPermissionError,
+    GeminiRateLimitError,
+    GeminiTimeoutError,
+    InvalidOptionError,
+    UnreadableResponseError,
+)
 from langchain_gemini_tools.facts.environment import delays_are_off
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
     from langchain_core.runnables import RunnableConfig
 
-    from langchain_gemini_tools.batch.folder import Manifest
-    from langchain_gemini_tools.batch.items import BatchSource, ItemOutcome
+    from langchain_gemini_tools.batch.folder import Lines
+    from langchain_gemini_tools.batch.items import BatchSource
+    from langchain_gemini_tools.batch.service import JobReport
+
+logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-
-@dataclass(frozen=True)
-class BatchStatus:
-    """How far a batch job is, by the counts of the service."""
-
-    total: int
-    succeeded: int = 0
-    failed: int = 0
-    """Failed items that can be sent again are sent again in a further job."""
-    states: Mapping[str, str] = field(default_factory=dict)
-    """The state of each job at the service, by its name."""
-    is_done: bool = False
-
-    def __str__(self) -> str:
-        failed = f" · {self.failed:,} failed" if self.failed else ""
-        state = "done" if self.is_done else ", ".join(dict.fromkeys(self.states.values()))
-        return f"{self.succeeded:,}/{self.total:,}{failed} · {state or 'not sent'}"
-
-    @classmethod
-    def of(cls, manifest: Manifest) -> BatchStatus:
-        """Return what the state of a folder says."""
-        parts = manifest.parts
-        total = manifest.count or sum(part.counts.get("request", 0) for part in parts)
-        # More than there are inputs, if results could not be read and were sent again.
-        succeeded = sum(part.counts.get("successful", 0) for part in parts)
-        failed = sum(part.counts.get("failed", 0) for part in parts)
-        # What failed in one job is sent again in a later one.
-        resent = sum(part.count for part in parts if part.first is None and not part.is_foreign)
-        return cls(
-            total=total,
-            succeeded=min(succeeded, total),
-            failed=max(failed - resent, 0),
-            states={part.job or f"part {part.number}": part.state for part in parts},
-            is_done=manifest.is_collected,
-        )
+_MAX_UNREADABLE = 20
+"""After this many polls, about eight minutes, results that cannot be read are an error."""
 
 
-class BatchJob(JobWorker, Generic[Result]):
+class BatchJob(Generic[Result]):
     """Inputs that Gemini's batch service answers, at half the price, within a day.
 
     `ChatGemini.batch_job` returns one. The folder at `path` is its state: after a crash, the same
@@ -93,8 +83,13 @@ class BatchJob(JobWorker, Generic[Result]):
         if path is None:
             path = tempfile.mkdtemp()
             weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
-        super().__init__(source, Folder(path), make_service(source, webhooks, storage))
+        self._source = source
+        self._folder = Folder(path)
+        self._service = make_service(source, webhooks, storage)
         self._config = config
+        self._unreadable: Counter[int] = Counter()
+        """How often the results of a part could not be read, by its number."""
+        self._odd_states: set[str] = set()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(path={str(self._folder.path)!r}, names={self.names!r})"
@@ -111,18 +106,261 @@ class BatchJob(JobWorker, Generic[Result]):
         manifest = self._folder.load()
         return [part.job for part in manifest.parts if part.job] if manifest else []
 
+    @property
+    def status(self) -> BatchStatus:
+        """What was known after the last `poll`."""
+        return BatchStatus.of(self._folder.require())
+
+    # Inputs
+
+    def prepare(self, inputs: Iterable[Any] | None) -> None:
+        """Write the requests to the folder, or compare them with those that are there.
+
+        Args:
+            inputs: An iterable; each item is what `invoke` accepts. None uses the folder as it is.
+
+        Raises:
+            InvalidInputError: An input cannot be sent, or differs from the one in the folder.
+        """
+        folder, model = self._folder, self._source.model
+        lines = None if inputs is None else render_inputs(self._source, inputs)
+        with folder.lock(creates=lines is not None):
+            manifest = folder.require() if lines is None else folder.load()
+            self._service.check_folder(manifest, folder.path)
+            # The requests, which are compared, do not name the model.
+            if manifest and not manifest.parts[0].is_foreign and manifest.model != model:
+                raise InvalidOptionError(
+                    f"The batch job at {folder.path} uses {manifest.model}, not {model}. "
+                    "Use another path for another job."
+                )
+            if lines is None:
+                return
+            if manifest:
+                compare_inputs(lines, folder, manifest)
+            else:
+                self._write(lines)
+
+    def _write(self, lines: Lines) -> None:
+        parts = self._folder.write_requests(
+            map(self._service.check_request, lines), 0, self._service.limits, is_range=True
+        )
+        if not parts:
+            raise InvalidOptionError("The batch job has no inputs. Pass at least one.")
+        count = sum(part.count for part in parts)
+        manifest = Manifest(uuid.uuid4().hex, self._source.model, count, parts=tuple(parts))
+        self._folder.save(replace(manifest, storage=self._service.storage))
+
+    def adopt(self, name: str) -> None:
+        """Use a job of the service that was created elsewhere.
+
+        Args:
+            name: `batches/...`, or `projects/.../batchPredictionJobs/...` on Vertex AI.
+        """
+        self._service.check_name(name)
+        with self._folder.lock(creates=True):
+            if (manifest := self._folder.load()) is None:
+                part = JobPart(0, 0, job=name, state="PENDING", is_intended=True, is_foreign=True)
+                run, model = uuid.uuid4().hex, self._source.model
+                self._folder.save(Manifest(run, model, 0, parts=(part,)))
+            elif name not in [part.job for part in manifest.parts]:
+                raise InvalidOptionError(
+                    f"{self._folder.path} belongs to other jobs than {name}. Use another path."
+                )
+
+    def preview(self, count: int = 3) -> list[dict[str, Any]]:
+        """Return the first lines that are sent: each has a key and a `request`.
+
+        Args:
+            count: How many.
+        """
+        lines = islice(self._folder.read_all_requests(self._folder.require()), count)
+        return [json.loads(self._service.render_line(index, body)) for index, body in lines]
+
+    # Sending
+
+    def submit(self) -> None:
+        """Create the jobs that do not exist yet.
+
+        If the API refuses one because too many tokens are enqueued (429), it is created by a later
+        `poll`, as long as another job is running.
+        """
+        with self._folder.lock():
+            manifest = self._folder.require()
+            for part in manifest.parts:
+                if part.job is None and not part.is_collected:
+                    manifest = self._submit(manifest, part)
+
+    def _submit(self, manifest: Manifest, part: JobPart) -> Manifest:
+        display_name = f"{manifest.run}-{part.number}"
+        if manifest.is_cancelled:
+            return self._give_up(manifest, part, display_name)
+        self._folder.check_requests(part)
+        uploaded = self._service.upload(self._folder, part, display_name)
+        if uploaded != part:
+            part = uploaded
+            manifest = self._save_part(manifest, part)
+        body = self._service.render(self._folder, part, display_name)
+        may_exist = part.is_intended
+        part = replace(part, is_intended=True)
+        manifest = self._save_part(manifest, part)
+        try:
+            report = self._service.create(body, display_name, may_exist=may_exist)
+        except GeminiRateLimitError as error:
+            if not any(other.job and not other.is_collected for other in manifest.parts):
+                error.add_note(
+                    "For batch jobs, the limit counts the tokens of all jobs that have not ended. "
+                    "The requests are stored: make the same call again later."
+                )
+                raise
+            logger.warning("A batch job is not created before others have ended: %s", str(error))
+            return manifest
+        return self._save_part(manifest, report.noted_in(part))
+
+    def _give_up(self, manifest: Manifest, part: JobPart, display_name: str) -> Manifest:
+        """Cancel a job whose creation may have been lost; end a part that has no job."""
+        if part.is_intended and (found := self._service.find(display_name)):
+            manifest = self._save_part(manifest, found.noted_in(part))
+            self._service.cancel(found.name)
+            return manifest
+        with self._folder.replacing(self._folder.results_path(part.number).name):
+            pass  # no results
+        return self._save_part(manifest, replace(part, state="CANCELLED", is_collected=True))
+
+    def _save_part(self, manifest: Manifest, part: JobPart) -> Manifest:
+        manifest = manifest.with_part(part)
+        self._folder.save(manifest)
+        return manifest
+
+    def _send_again(self, manifest: Manifest, lines: Lines) -> Manifest:
+        """Store the manifest with further parts for these requests, and create their jobs."""
+        number = len(manifest.parts)
+        parts = self._folder.write_requests(lines, number, self._service.limits, is_range=False)
+        manifest = replace(manifest, parts=(*manifest.parts, *parts))
+        self._folder.save(manifest)
+        for part in parts:
+            manifest = self._submit(manifest, part)
+        return manifest
+
+    # Collecting
+
     def poll(self) -> BatchStatus:
         """Ask the service once, collect what has finished, and send what has to follow.
 
         Failed items that can be sent again, responses that are not complete, and inputs of expired
         jobs go into a further job.
         """
-        return BatchStatus.of(self._poll())
+        failure: Exception | None = None
+        with self._folder.lock():
+            manifest = self._folder.require()
+            for number in range(len(manifest.parts)):
+                part = manifest.parts[number]
+                try:
+                    if part.job is None and not part.is_collected:
+                        manifest = self._submit(manifest, part)
+                    elif part.job and not part.is_collected:
+                        manifest = self._poll_part(manifest, part, part.job)
+                except (GeminiNotFoundError, UnreadableResponseError, BatchJobError) as error:
+                    failure = failure or error  # after the other jobs, which have results
+                    manifest = self._folder.require()
+        if failure:
+            raise failure
+        return BatchStatus.of(manifest)
 
-    @property
-    def status(self) -> BatchStatus:
-        """What was known after the last `poll`."""
-        return BatchStatus.of(self._folder.require())
+    def _poll_part(self, manifest: Manifest, part: JobPart, name: str) -> Manifest:
+        try:
+            report = self._service.get(name)
+        except GeminiNotFoundError as error:
+            error.add_note(
+                f"The API has no {name}. It may have been deleted, or the key belongs to another "
+                "project. Use another path to send the inputs again."
+            )
+            raise
+        if report.state not in KNOWN_STATES | self._odd_states:
+            self._odd_states.add(report.state)
+            logger.warning(
+                "%s is in the state %r, which this version does not know. It counts as running.",
+                report.name,
+                report.state,
+            )
+        part = report.noted_in(part)
+        manifest = self._save_part(manifest, part)
+        return self._collect(manifest, part, report) if report.is_final else manifest
+
+    def _collect(self, manifest: Manifest, part: JobPart, report: JobReport) -> Manifest:
+        """Store the results of a job, and prepare the requests that follow from them."""
+        try:
+            with self._folder.replacing(self._folder.results_path(part.number).name) as file:
+                self._service.write_results(self._folder, part, report, file)
+        except (GeminiNotFoundError, GeminiPermissionError) as error:
+            # A job can be SUCCEEDED before its results are readable.
+            self._unreadable[part.number] += 1
+            if self._unreadable[part.number] < _MAX_UNREADABLE:
+                logger.warning("The results of %s cannot be read yet: %s", part.job, str(error))
+                return manifest
+            self._unreadable[part.number] = 0
+            error.add_note(
+                f"The results of {part.job} cannot be read: the API may have deleted them. Make "
+                "the same call again later. Use another path to send the inputs again."
+            )
+            raise
+        part = replace(part, is_collected=True)
+        results = self._folder.results(part)
+        if part.is_foreign:
+            manifest = replace(manifest, count=results.count)
+        manifest = manifest.with_part(part)
+        return self._send_again(manifest, self._follow_ups(manifest, part))
+
+    def _follow_ups(self, manifest: Manifest, part: JobPart) -> Lines:
+        """Yield the requests that follow from the results of a part."""
+        if not manifest.is_cancelled:
+            for index, outcome in evaluate_all(self._source, self._folder, manifest, part):
+                if outcome.next_body:
+                    yield index, outcome.next_body
+
+    # Ending
+
+    def cancel(self) -> None:
+        """Cancel the jobs. What they have finished is kept; `resend` sends the rest again."""
+        with self._folder.lock():
+            manifest = replace(self._folder.require(), is_cancelled=True)
+            self._folder.save(manifest)
+            for part in manifest.parts:
+                if part.job and not part.is_collected:
+                    self._service.cancel(part.job)
+                elif not part.is_collected:
+                    manifest = self._submit(manifest, part)
+
+    def resend(self) -> None:
+        """Send the inputs that have no result again, such as those of a cancelled job."""
+        with self._folder.lock():
+            manifest = replace(self._folder.require(), is_cancelled=False)
+            if manifest.parts[0].is_foreign:
+                raise InvalidOptionError(
+                    f"{manifest.parts[0].job} was created elsewhere, so its requests are not known "
+                    "here. Send the inputs as a new job."
+                )
+            self._send_again(manifest, self._unanswered(manifest))
+
+    def _unanswered(self, manifest: Manifest) -> Lines:
+        """Yield the requests for the inputs that have no result."""
+        for index, outcome in evaluate_all(self._source, self._folder, manifest):
+            if outcome.error:
+                first = manifest.find_part(index)
+                yield index, outcome.next_body or self._folder.first_request(first, index)
+
+    def delete(self) -> None:
+        """Delete the jobs, the uploaded requests, and results in a bucket. The folder is kept.
+
+        What does not exist at the service any more is skipped.
+        """
+        with self._folder.lock():
+            for part in self._folder.require().parts:
+                if part.job:
+                    with suppress(GeminiNotFoundError):
+                        self._service.delete(part.job)
+                self._service.delete_files(part)
+
+    # Without blocking the event loop
 
     async def asubmit(self) -> None:
         """Submit as `submit` does, without blocking the event loop."""
@@ -210,7 +448,7 @@ class BatchJob(JobWorker, Generic[Result]):
         """
         if wait:
             self.wait(**waiting)
-        yield from self._results()
+        yield from read_results(self._source, self._folder, self._config)
 
     async def aresults(
         self, *, wait: bool = True, **waiting: Any
@@ -218,33 +456,10 @@ class BatchJob(JobWorker, Generic[Result]):
         """Iterate as `results` does, without blocking the event loop."""
         if wait:
             await self.async_wait(**waiting)
-        found = self._results()
+        found = read_results(self._source, self._folder, self._config)
         while batch := await asyncio.to_thread(lambda: list(islice(found, 100))):
             for item in batch:
                 yield item
-
-    def _results(self) -> Iterator[tuple[int, Any]]:
-        manifest = self._folder.require()
-        part = manifest.parts[0]
-        if part.is_foreign and part.is_collected and not manifest.count:
-            raise BatchJobError(f"{part.job} ended as {part.state} without results{part.reason}.")
-        reporter = ItemReporter(self._source, self._config)
-        for index, outcome in self._outcomes(manifest, range(manifest.count)):
-            if outcome.next_body and not manifest.is_collected:
-                continue
-            if reporter.is_heard:
-                body = b"{}" if part.is_foreign else self._first_request(manifest, index)
-                reporter.report(body, outcome)
-            yield index, self._finish(outcome)
-
-    def _finish(self, outcome: ItemOutcome) -> Any:
-        if outcome.result is None:
-            return outcome.error
-        message = outcome.result.generations[0].message
-        try:
-            return self._source.finish(message)  # type: ignore[arg-type]
-        except Exception as error:  # noqa: BLE001 - any error of a user's validator
-            return error
 
 
 def _pauses(longest: float, timeout_seconds: float | None) -> Iterator[float]:

@@ -86,6 +86,48 @@ class JobReport:
         has_results = self.output is not None or self.inline is not None
         return self.state in FINAL_STATES and (has_results or self.state not in SUCCESSFUL_STATES)
 
+    def noted_in(self, part: JobPart) -> JobPart:
+        """Return the part of a folder with what is kept of the report."""
+        return replace(
+            part, job=self.name, state=self.state, counts=dict(self.counts), error=self.error
+        )
+
+
+@dataclass(frozen=True)
+class BatchStatus:
+    """How far a batch job is, by the counts of the service."""
+
+    total: int
+    succeeded: int = 0
+    failed: int = 0
+    """Failed items that can be sent again are sent again in a further job."""
+    states: Mapping[str, str] = field(default_factory=dict)
+    """The state of each job at the service, by its name."""
+    is_done: bool = False
+
+    def __str__(self) -> str:
+        failed = f" · {self.failed:,} failed" if self.failed else ""
+        state = "done" if self.is_done else ", ".join(dict.fromkeys(self.states.values()))
+        return f"{self.succeeded:,}/{self.total:,}{failed} · {state or 'not sent'}"
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> BatchStatus:
+        """Return what the state of a folder says."""
+        parts = manifest.parts
+        total = manifest.count or sum(part.counts.get("request", 0) for part in parts)
+        # More than there are inputs, if results could not be read and were sent again.
+        succeeded = sum(part.counts.get("successful", 0) for part in parts)
+        failed = sum(part.counts.get("failed", 0) for part in parts)
+        # What failed in one job is sent again in a later one.
+        resent = sum(part.count for part in parts if part.first is None and not part.is_foreign)
+        return cls(
+            total=total,
+            succeeded=min(succeeded, total),
+            failed=max(failed - resent, 0),
+            states={part.job or f"part {part.number}": part.state for part in parts},
+            is_done=manifest.is_collected,
+        )
+
 
 def as_object(value: Any) -> JsonObject:
     """Return a JSON object of the API; an empty one in place of anything else."""

@@ -13,25 +13,23 @@ database; after a crash, the agents make them again.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import shutil
 import sqlite3
 import threading
 import uuid
-from abc import ABC, abstractmethod
 from collections import Counter
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import count, groupby
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_gemini_tools.batch import CONFIG_KEY
 from langchain_gemini_tools.batch.agents import Wave
 from langchain_gemini_tools.batch.folder import Folder
 from langchain_gemini_tools.batch.job import BatchJob
+from langchain_gemini_tools.batch.runner import AgentRequest
 from langchain_gemini_tools.batch.service import RESENT_STATES
 from langchain_gemini_tools.errors import BatchJobError, InvalidOptionError
 from langchain_gemini_tools.wire.metadata import parse_usage
@@ -39,109 +37,16 @@ from langchain_gemini_tools.wire.metadata import parse_usage
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator
-    from contextlib import ExitStack
     from pathlib import Path
     from typing import BinaryIO
 
-    from langchain_core.runnables import RunnableConfig
-
-    from langchain_gemini_tools.batch.agents import RunOptions
-    from langchain_gemini_tools.batch.folder import JobPart, Manifest
-    from langchain_gemini_tools.batch.graph_runner import LoopBridge
-    from langchain_gemini_tools.batch.items import BatchSource, Offer
+    from langchain_gemini_tools.batch.folder import JobPart, Lines, Manifest
+    from langchain_gemini_tools.batch.items import BatchSource
     from langchain_gemini_tools.facts.json_values import JsonObject
 
 
-FAST_COMMITS = "PRAGMA synchronous=NORMAL"
-"""A commit survives the end of the process. `flush_sqlite` makes it survive that of the machine."""
 _DIGEST_SIZE = 16
 _KINDS = {"agent": "LangGraph agent", "loop": "ToolLoop"}
-
-
-@dataclass(frozen=True)
-class AgentRequest:
-    """A request that an agent waits for."""
-
-    id: str
-    """Identifies it among the requests of its agent; see `graph_runner`."""
-    model: str
-    body: bytes
-    call: list[str]
-    """Identifies the call of the model; see `ask_in_batches`."""
-    line: JsonObject | None = None
-    """The result, as the service returned it; None if there is none."""
-
-
-@dataclass(frozen=True)
-class AgentStep:
-    """The state of an agent after a step: it waits, it has failed, or it is done."""
-
-    requests: tuple[AgentRequest, ...] = ()
-    """The requests that it waits for, except for those of the current wave."""
-    interrupts: tuple[Any, ...] = ()
-    """The user's own interrupts."""
-    error: Exception | None = None
-    in_wave: tuple[str, ...] = ()
-    """The ids of the requests of the current wave that it waits for."""
-
-
-class Runner(ABC):
-    """Runs each of many agents from one call of its model to the next.
-
-    `GraphRunner` and `LoopRunner` are its two kinds.
-
-    Args:
-        agent: The agent.
-        options: The arguments of `run_in_batches`.
-        offer: Receives what sends requests.
-    """
-
-    kind: str
-    database: str
-    """The file with the state of the agents, in the folder of the run."""
-    bridge: LoopBridge | None = None
-    """In an async run of an agent with async methods, what runs it."""
-
-    def __init__(self, agent: Any, options: RunOptions, offer: Offer) -> None:
-        self.agent = agent
-        self.config: RunnableConfig = options["config"] or {}
-        self.offer = offer
-        self.session = uuid.uuid4().hex
-        """Differs between two runs of the program."""
-        self.run_id = ""
-        self.sent: set[int] = set()
-        """The agents that have waited for a wave."""
-        self.user_answers = dict(options["resume"] or {})
-        """Answers to the agents' own interrupts that were not passed to them yet."""
-
-    def configurable(self, asker: object) -> dict[str, Any]:
-        """Return the `configurable` values of an agent."""
-        return {**self.config.get("configurable", {}), CONFIG_KEY: asker}
-
-    def open_results(self, path: Path, stack: ExitStack) -> None:  # noqa: B027
-        """Prepare for code that reads the results later."""
-
-    @abstractmethod
-    def result(self, index: int) -> Any:
-        """Return what `invoke` would return."""
-
-    async def aresult(self, index: int) -> Any:
-        """Return the result, without blocking the event loop."""
-        return await asyncio.to_thread(self.result, index)
-
-
-def request_of(key: str, question: JsonObject) -> AgentRequest:
-    """Return the request that a question of a model is about."""
-    body = str(question["body"]).encode()
-    return AgentRequest(key, question["model"], body, list(question["call"]))
-
-
-def lost_state(where: str, index: int, remedy: str) -> InvalidOptionError:
-    """Return the error about the state of an agent that no longer exists."""
-    return InvalidOptionError(
-        f"{where} no state for input {index}, for which requests were sent before. {remedy} To "
-        "start again, use another path."
-    )
 
 
 @dataclass(frozen=True)
@@ -161,8 +66,8 @@ class WaveJob(BatchJob[Any]):
         self,
         manifest: Manifest,  # noqa: ARG002
         part: JobPart,  # noqa: ARG002
-    ) -> Iterable[tuple[int, bytes]]:
-        return ()
+    ) -> Lines:
+        return iter(())
 
 
 @contextmanager
@@ -453,9 +358,3 @@ def _price(usage: JsonObject, model: str) -> Decimal | None:
 
     cost = find_cost(usage, model, "google_genai", uses_server_tools=False)
     return None if cost.dollars is None else cost.dollars / 2
-
-
-def flush_sqlite(path: Path) -> None:
-    """Write all commits to the disk."""
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(FULL)")

@@ -1,29 +1,35 @@
-"""`LoopRunner` runs one of many `ToolLoop`s from one call of its model to the next.
+"""Runs an agent of `run_in_batches` from one call of its model to the next.
 
-A `ToolLoop` has no checkpointer: its messages are in an SQLite file.
+The config of the run switches `ask_in_batches` on. The call is not sent: its request is handed to
+an `Asker`, which stops the agent until a batch job has answered it. When the agent resumes, the
+same call is made again, and the answer is parsed as that of any request.
+
+`LoopRunner` runs a `ToolLoop`, which has no checkpointer: its messages are in an SQLite file.
+`GraphRunner` runs a LangGraph agent. It is in `graph_runner`, which needs LangGraph.
 """
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import hashlib
 import json
 import sqlite3
 import threading
+import uuid
+from abc import ABC, abstractmethod
+from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from langchain_core.messages import AIMessage, ToolMessage, messages_from_dict, messages_to_dict
 from langchain_core.messages.ai import add_usage
+from langchain_core.outputs import ChatGeneration, LLMResult
 
-from langchain_gemini_tools.batch.items import Asker
-from langchain_gemini_tools.batch.waves import (
-    FAST_COMMITS,
-    AgentStep,
-    Runner,
-    lost_state,
-    request_of,
-)
+from langchain_gemini_tools.batch import CONFIG_KEY
+from langchain_gemini_tools.batch.items import evaluate, schema_rewriter
 from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.facts.json_values import encode_json
 from langchain_gemini_tools.tool_loop import (
     IncompleteRunError,
     ToolCallRecord,
@@ -34,20 +40,222 @@ from langchain_gemini_tools.tool_loop import (
 from langchain_gemini_tools.tool_loop.run import parse_input
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from contextlib import ExitStack
     from pathlib import Path
 
     from langchain_core.messages import ToolCall
+    from langchain_core.outputs import ChatResult
     from langchain_core.runnables import RunnableConfig
 
     from langchain_gemini_tools.batch.agents import RunOptions
-    from langchain_gemini_tools.batch.items import Offer
+    from langchain_gemini_tools.batch.driver import LoopBridge
+    from langchain_gemini_tools.batch.items import BatchSource, ItemOutcome
     from langchain_gemini_tools.facts.json_values import JsonObject
+    from langchain_gemini_tools.wire.request import RenderedRequest
 
+    Offer = Callable[[BatchSource], None]
+    """Receives what sends the requests of a model."""
 
+REQUEST_TYPE = "gemini_batch_request"
+"""The `type` of the interrupts of this module."""
+FAST_COMMITS = "PRAGMA synchronous=NORMAL"
+"""A commit survives the end of the process. `flush_sqlite` makes it survive that of the machine."""
 _MAX_DEPTH = 100
 """Deeper values are stored as text."""
+
+
+# A call of the model
+
+
+@dataclass
+class Asker(ABC):
+    """What a call hands its request to, in one step of an agent."""
+
+    pauses: ClassVar[type[BaseException]]
+    """The exception that `ask` raises."""
+    session: str = ""
+    """Differs between two runs of the program."""
+    offer: Offer = lambda _: None
+    """Receives what sends requests of this model."""
+    keeps_failures: bool = False
+    """Whether failures in earlier runs of the program are final."""
+
+    @abstractmethod
+    def ask(self, question: JsonObject) -> JsonObject:
+        """Return the answer to a request, or stop the agent until there is one."""
+
+    @abstractmethod
+    def keep(self, answer: JsonObject) -> None:
+        """Keep an answer for the next call, to which it belongs."""
+
+
+def ask_in_batches(asker: Asker, request: RenderedRequest, source: BatchSource) -> ChatResult:
+    """Return the answer of a batch job to a request, as `invoke` would.
+
+    Args:
+        asker: What sends the request, or has the answer.
+        request: The request.
+        source: The model.
+
+    Raises:
+        GeminiAPIError: The item failed, more often than it is retried.
+        ResponseError: The response is not usable.
+    """
+    request = replace(request, encoded=schema_rewriter(request)(request.encoded))
+    source = replace(source, template=request)
+    asker.offer(source)
+    call, body = _identify(request), request.encoded
+    attempts: list[JsonObject] = []
+    failed: ItemOutcome | None = None
+    while True:
+        question = {"type": REQUEST_TYPE, "model": source.model, "call": call}
+        answer = asker.ask({**question, "body": body.decode()})
+        if failed and not attempts and answer["call"][1] != call[1]:
+            asker.keep(answer)  # the agent has handled the failure, and made another call
+            outcome = failed
+            break
+        _check_same_call(answer["call"], call)
+        attempts.append(answer["line"])
+        outcome = evaluate(source, attempts, lambda: request.encoded)
+        if outcome.next_body is not None:
+            body = outcome.next_body
+            continue
+        is_old = answer["session"] != asker.session and not asker.keeps_failures
+        if outcome.result is not None or not is_old:
+            break
+        # It failed in an earlier run of the program: sent again.
+        failed, attempts, body = outcome, [], request.encoded
+    if outcome.result is None:
+        raise outcome.error or AssertionError(outcome)
+    return outcome.result
+
+
+def _identify(request: RenderedRequest) -> list[str]:
+    """Return the digests of a whole request, and of its messages and model."""
+    contents = encode_json(request.body.get("contents"), is_large=True)
+    model = request.invocation.model.encode()
+    return [_digest(model + request.encoded), _digest(model + contents)]
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def _check_same_call(answered: list[str], call: list[str]) -> None:
+    # What differs outside of the messages, such as the time in a system prompt, is not an error.
+    if answered[1] != call[1]:
+        raise InvalidOptionError(
+            "The answer of the batch belongs to another call of the model in the same node. "
+            "LangGraph runs a node again when it resumes, so a node must repeat its calls in the "
+            "same order, with the same model and the same messages. Make parallel calls in "
+            "separate nodes (Send), and keep times and random values out of the messages. If the "
+            "agent was changed since the request was sent, use the old one, or another path."
+        )
+
+
+def interrupted_result() -> LLMResult:
+    """Return what callbacks see of a call that waits for a batch job."""
+    message = AIMessage("", response_metadata={"interrupted": "The call waits for a batch job."})
+    return LLMResult(generations=[[ChatGeneration(message=message)]])
+
+
+# Running an agent
+
+
+@dataclass(frozen=True)
+class AgentRequest:
+    """A request that an agent waits for."""
+
+    id: str
+    """Identifies it among the requests of its agent; see `graph_runner`."""
+    model: str
+    body: bytes
+    call: list[str]
+    """Identifies the call of the model; see `ask_in_batches`."""
+    line: JsonObject | None = None
+    """The result, as the service returned it; None if there is none."""
+
+
+@dataclass(frozen=True)
+class AgentStep:
+    """The state of an agent after a step: it waits, it has failed, or it is done."""
+
+    requests: tuple[AgentRequest, ...] = ()
+    """The requests that it waits for, except for those of the current wave."""
+    interrupts: tuple[Any, ...] = ()
+    """The user's own interrupts."""
+    error: Exception | None = None
+    in_wave: tuple[str, ...] = ()
+    """The ids of the requests of the current wave that it waits for."""
+
+
+class Runner(ABC):
+    """Runs each of many agents from one call of its model to the next.
+
+    `GraphRunner` and `LoopRunner` are its two kinds.
+
+    Args:
+        agent: The agent.
+        options: The arguments of `run_in_batches`.
+        offer: Receives what sends requests.
+    """
+
+    kind: str
+    database: str
+    """The file with the state of the agents, in the folder of the run."""
+    bridge: LoopBridge | None = None
+    """In an async run of an agent with async methods, what runs it."""
+
+    def __init__(self, agent: Any, options: RunOptions, offer: Offer) -> None:
+        self.agent = agent
+        self.config: RunnableConfig = options["config"] or {}
+        self.offer = offer
+        self.session = uuid.uuid4().hex
+        """Differs between two runs of the program."""
+        self.run_id = ""
+        self.sent: set[int] = set()
+        """The agents that have waited for a wave."""
+        self.user_answers = dict(options["resume"] or {})
+        """Answers to the agents' own interrupts that were not passed to them yet."""
+
+    def configurable(self, asker: object) -> dict[str, Any]:
+        """Return the `configurable` values of an agent."""
+        return {**self.config.get("configurable", {}), CONFIG_KEY: asker}
+
+    def open_results(self, path: Path, stack: ExitStack) -> None:  # noqa: B027
+        """Prepare for code that reads the results later."""
+
+    @abstractmethod
+    def result(self, index: int) -> Any:
+        """Return what `invoke` would return."""
+
+    async def aresult(self, index: int) -> Any:
+        """Return the result, without blocking the event loop."""
+        return await asyncio.to_thread(self.result, index)
+
+
+def request_of(key: str, question: JsonObject) -> AgentRequest:
+    """Return the request that a question of a model is about."""
+    body = str(question["body"]).encode()
+    return AgentRequest(key, question["model"], body, list(question["call"]))
+
+
+def lost_state(where: str, index: int, remedy: str) -> InvalidOptionError:
+    """Return the error about the state of an agent that no longer exists."""
+    return InvalidOptionError(
+        f"{where} no state for input {index}, for which requests were sent before. {remedy} To "
+        "start again, use another path."
+    )
+
+
+def flush_sqlite(path: Path) -> None:
+    """Write all commits to the disk."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(FULL)")
+
+
+# Running a `ToolLoop`
 
 
 class LoopPause(BaseException):
