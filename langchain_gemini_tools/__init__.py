@@ -22,8 +22,8 @@ if TYPE_CHECKING:
         MediaResolution,
         Modality,
     )
-    from langchain_gemini_tools.context_cache import create_context_cache
     from langchain_gemini_tools.display import BatchProgress, RunClock, trace
+    from langchain_gemini_tools.services import create_context_cache
     from langchain_gemini_tools.tool_loop import ToolLoop, ToolLoopResult
     from langchain_gemini_tools.tools import check_tools, mcp_interceptor, tools_from_specs
 
@@ -64,7 +64,7 @@ _MODULES = {
     "arun_in_batches": "batch.agents",
     "run_in_batches": "batch.agents",
     "check_tools": "tools",
-    "create_context_cache": "context_cache",
+    "create_context_cache": "services",
     "mcp_interceptor": "tools",
     "tools_from_specs": "tools",
     "ToolLoopResult": "tool_loop",

@@ -12,6 +12,7 @@ import os
 from copy import copy
 from typing import TYPE_CHECKING, Any, Self
 
+from langchain_core.language_models import LanguageModelInput
 from pydantic import ConfigDict, PrivateAttr, SecretStr
 
 from langchain_gemini_tools.client import ClientSettings, GeminiClient, SdkAsyncClient, SdkClient
@@ -31,6 +32,7 @@ from langchain_gemini_tools.field_values import (
 )
 from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM, GeminiFields
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
+from langchain_gemini_tools.options import resolve
 from langchain_gemini_tools.prompted.written_calls import WrittenCallFinder
 from langchain_gemini_tools.retry import RetryPolicy, RunReports
 from langchain_gemini_tools.wire.invocation import CacheContents
@@ -269,6 +271,24 @@ class GeminiAccess(GeminiFields):
         return None if has_place or any(map(os.environ.get, PROJECT_VARIABLES)) else key
 
     # Rendering
+
+    def preview(
+        self, model_input: LanguageModelInput, stop: list[str] | None = None, **kwargs: Any
+    ) -> RenderedRequest:
+        """Return the request that `invoke` would send: its `body`, and the `repairs` made for it.
+
+        With `fetch_urls`, media that messages name by URL is downloaded.
+
+        Args:
+            model_input: What `invoke` accepts.
+            stop: Stop sequences.
+            **kwargs: Options of the call.
+
+        Raises:
+            InvalidInputError: The messages, the tools or the options cannot be sent.
+        """
+        messages = self._convert_input(model_input).to_messages()
+        return self._render(messages, resolve(self, stop, kwargs))
 
     def _render(self, messages: Sequence[BaseMessage], invocation: Invocation) -> RenderedRequest:
         if limits := invocation.fetch_limits:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from langchain_core.language_models import BaseChatModel, LangSmithParams, ModelProfile
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict
 
@@ -42,7 +43,7 @@ from langchain_gemini_tools.options import (
     spelled_as_fields,
     split_headers,
 )
-from langchain_gemini_tools.services import GeminiServices, as_chunk
+from langchain_gemini_tools.services import GeminiServices
 from langchain_gemini_tools.wire.generation import plain
 from langchain_gemini_tools.wire.invocation import Invocation, ToolChoiceOption
 from langchain_gemini_tools.wire.request import RenderedRequest
@@ -53,9 +54,11 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-    from langchain_core.outputs import ChatGenerationChunk, ChatResult
+    from langchain_core.outputs import ChatResult
 
     from langchain_gemini_tools.arguments import ChatGeminiArguments
+    from langchain_gemini_tools.batch import BatchSource
+    from langchain_gemini_tools.batch.runner import Asker
     from langchain_gemini_tools.errors import ResponseError
 
 logger = logging.getLogger(__name__)
@@ -232,7 +235,7 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
     ) -> Iterator[ChatGenerationChunk]:
         if asker := find_asker():
             _for_stream(resolve(self, stop, kwargs))
-            yield as_chunk(self._ask_in_batches(asker, messages, (stop, kwargs), run_manager))
+            yield _as_chunk(self._ask_in_batches(asker, messages, (stop, kwargs), run_manager))
             return
         request = self._render(messages, _for_stream(resolve(self, stop, kwargs)))
         retries = retry_policy(request.invocation, run_manager)
@@ -262,7 +265,7 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
         if asker := find_asker():
             _for_stream(resolve(self, stop, kwargs))
             options = (stop, kwargs)
-            yield as_chunk(await self._aask_in_batches(asker, messages, options, run_manager))
+            yield _as_chunk(await self._aask_in_batches(asker, messages, options, run_manager))
             return
         request = await self._arender(messages, _for_stream(resolve(self, stop, kwargs)))
         retries = retry_policy(request.invocation, run_manager)
@@ -281,6 +284,55 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
             except _ANSWERED_BY_ANOTHER_REQUEST as failure:
                 request = _another_request(request, failure, is_final=has_begun)
                 await retries.areport(1, failure, 0.0)
+
+    # Agents that run in batches
+
+    def _ask_in_batches(
+        self,
+        asker: Asker,
+        messages: Sequence[BaseMessage],
+        options: tuple[list[str] | None, Mapping[str, Any]],
+        run_manager: CallbackManagerForLLMRun | None,
+    ) -> ChatResult:
+        from langchain_gemini_tools.batch.runner import ask_in_batches, interrupted_result
+
+        request = self._render(messages, self._batch_invocation(*options))
+        try:
+            return ask_in_batches(asker, request, self._source_of(request))
+        except asker.pauses as pause:
+            if run_manager:
+                run_manager.on_llm_end(interrupted_result(), pause=pause)
+                run_manager.handlers = []  # the call has ended; core would report an error
+            raise
+
+    async def _aask_in_batches(
+        self,
+        asker: Asker,
+        messages: Sequence[BaseMessage],
+        options: tuple[list[str] | None, Mapping[str, Any]],
+        run_manager: AsyncCallbackManagerForLLMRun | None,
+    ) -> ChatResult:
+        from langchain_gemini_tools.batch.runner import ask_in_batches, interrupted_result
+
+        request = await self._arender(messages, self._batch_invocation(*options))
+        try:
+            return ask_in_batches(asker, request, self._source_of(request))
+        except asker.pauses as pause:
+            if run_manager:
+                await run_manager.on_llm_end(interrupted_result(), pause=pause)
+                run_manager.handlers = []
+            raise
+
+    def _source_of(self, request: RenderedRequest) -> BatchSource:
+        from langchain_gemini_tools.batch import BatchSource
+
+        return BatchSource(
+            template=request,
+            render=lambda body: replace(request, encoded=body),
+            client=self._client,
+            retries=retry_policy(request.invocation),
+            chat_model=self,
+        )
 
     # Tools and structured output
 
@@ -420,3 +472,11 @@ def _with_feedback(
     model = request.invocation.model
     logger.warning("%s: retrying once with feedback: %s", model, str(failure))
     return request.with_feedback(failure)
+
+
+def _as_chunk(result: ChatResult) -> ChatGenerationChunk:
+    """Return a whole result as the only chunk of a stream."""
+    (generation,) = result.generations
+    # It makes tool call chunks of the tool calls.
+    chunk = AIMessageChunk(**generation.message.model_dump(exclude={"type"}), chunk_position="last")
+    return ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)

@@ -1,7 +1,7 @@
-"""What a model does apart from generating: previews, token counts, context caches, batch jobs.
+"""What a model does apart from generating: context caches, batch jobs, prompts, token counts.
 
-Modules that many programs never need (prompted tools, context caches, batches) are imported by the
-methods that need them.
+Modules that many programs never need (prompted tools, batches) are imported by the methods that
+need them.
 """
 
 from __future__ import annotations
@@ -9,20 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-)
-from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict
 
@@ -31,16 +23,16 @@ from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.media_fetch import fetch_media
 from langchain_gemini_tools.options import resolve, spelled_as_fields
 from langchain_gemini_tools.prompted import PromptOverhead
-from langchain_gemini_tools.wire.invocation import Invocation, ToolChoiceOption
+from langchain_gemini_tools.retry import RetryPolicy
+from langchain_gemini_tools.wire.checks import CACHED_FIELDS
+from langchain_gemini_tools.wire.invocation import CacheContents, Invocation, ToolChoiceOption
+from langchain_gemini_tools.wire.media import render_duration
 from langchain_gemini_tools.wire.metadata import parse_count
 from langchain_gemini_tools.wire.request import RenderedRequest, render_counting
 from langchain_gemini_tools.wire.tools.builtin import reject_credentials
 
 if TYPE_CHECKING:
-    from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-
-    from langchain_gemini_tools.batch import BatchJob, BatchSource
-    from langchain_gemini_tools.batch.runner import Asker
+    from langchain_gemini_tools.batch import BatchJob
 
 Result = TypeVar("Result")
 
@@ -58,24 +50,6 @@ class GeminiServices(GeminiAccess):
     """What `ChatGemini` does apart from generating."""
 
     model_config = ConfigDict(defer_build=True)  # only `ChatGemini` is validated
-
-    def preview(
-        self, model_input: LanguageModelInput, stop: list[str] | None = None, **kwargs: Any
-    ) -> RenderedRequest:
-        """Return the request that `invoke` would send: its `body`, and the `repairs` made for it.
-
-        With `fetch_urls`, media that messages name by URL is downloaded.
-
-        Args:
-            model_input: What `invoke` accepts.
-            stop: Stop sequences.
-            **kwargs: Options of the call.
-
-        Raises:
-            InvalidInputError: The messages, the tools or the options cannot be sent.
-        """
-        messages = self._convert_input(model_input).to_messages()
-        return self._render(messages, resolve(self, stop, kwargs))
 
     # Context caches
 
@@ -113,16 +87,14 @@ class GeminiServices(GeminiAccess):
             InvalidOptionError: The model has no context caches, or an argument is not valid.
             GeminiAPIError: The API did not create it, for instance because it is too small.
         """
-        from langchain_gemini_tools.context_cache import cache_of, render_expiry
-
         given = self._convert_input(messages).to_messages() if messages else []
         if system:
             given = [SystemMessage(system), *given]
-        settings = render_expiry(ttl, expire_time)
+        settings = _render_expiry(ttl, expire_time)
         if display_name:
             settings["display_name"] = display_name
         options = {"tools": tools, "tool_choice": tool_choice}
-        contents = cache_of(self, given, options, settings, name)
+        contents = _cache_of(self, given, options, settings, name)
         copied = self.model_copy(update={"cached_content": contents.name})
         copied._cache_contents = contents  # noqa: SLF001 - of the same class
         return copied
@@ -263,55 +235,6 @@ class GeminiServices(GeminiAccess):
             return dict(kwargs)
         return {**kwargs, "tool_schema": "openapi"}
 
-    # Agents that run in batches
-
-    def _ask_in_batches(
-        self,
-        asker: Asker,
-        messages: Sequence[BaseMessage],
-        options: tuple[list[str] | None, Mapping[str, Any]],
-        run_manager: CallbackManagerForLLMRun | None,
-    ) -> ChatResult:
-        from langchain_gemini_tools.batch.runner import ask_in_batches, interrupted_result
-
-        request = self._render(messages, self._batch_invocation(*options))
-        try:
-            return ask_in_batches(asker, request, self._source_of(request))
-        except asker.pauses as pause:
-            if run_manager:
-                run_manager.on_llm_end(interrupted_result(), pause=pause)
-                run_manager.handlers = []  # the call has ended; core would report an error
-            raise
-
-    async def _aask_in_batches(
-        self,
-        asker: Asker,
-        messages: Sequence[BaseMessage],
-        options: tuple[list[str] | None, Mapping[str, Any]],
-        run_manager: AsyncCallbackManagerForLLMRun | None,
-    ) -> ChatResult:
-        from langchain_gemini_tools.batch.runner import ask_in_batches, interrupted_result
-
-        request = await self._arender(messages, self._batch_invocation(*options))
-        try:
-            return ask_in_batches(asker, request, self._source_of(request))
-        except asker.pauses as pause:
-            if run_manager:
-                await run_manager.on_llm_end(interrupted_result(), pause=pause)
-                run_manager.handlers = []
-            raise
-
-    def _source_of(self, request: RenderedRequest) -> BatchSource:
-        from langchain_gemini_tools.batch import BatchSource
-
-        return BatchSource(
-            template=request,
-            render=lambda body: replace(request, encoded=body),
-            client=self._client,
-            retries=retry_policy(request.invocation),
-            chat_model=self,
-        )
-
     # Prompted tools
 
     def render_prompt(
@@ -404,9 +327,140 @@ class GeminiServices(GeminiAccess):
         return with_tools - self.get_num_tokens_from_messages(message, **others)
 
 
-def as_chunk(result: ChatResult) -> ChatGenerationChunk:
-    """Return a whole result as the only chunk of a stream."""
-    (generation,) = result.generations
-    # It makes tool call chunks of the tool calls.
-    chunk = AIMessageChunk(**generation.message.model_dump(exclude={"type"}), chunk_position="last")
-    return ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)
+# Context caches
+
+
+def create_context_cache(  # noqa: PLR0913 - as in langchain-google-genai
+    model: GeminiServices,
+    messages: Sequence[BaseMessage],
+    *,
+    ttl: str | float | timedelta | None = None,
+    expire_time: str | datetime | None = None,
+    tools: Sequence[Any] | None = None,
+    tool_choice: ToolChoiceOption = None,
+) -> str:
+    """Create a context cache and return its name, as in langchain-google-genai.
+
+    `ChatGemini.with_context_cache` also returns a model that knows what the cache contains, which
+    agents need.
+
+    Args:
+        model: The model that the cache is for.
+        messages: What it contains; system messages become its system text.
+        ttl: How long it lives: seconds, `"300s"` or a timedelta; one hour by default.
+        expire_time: When it ends, instead of `ttl`.
+        tools: What `bind_tools` accepts.
+        tool_choice: What `bind_tools` accepts.
+    """
+    expiry = _render_expiry(ttl, expire_time)
+    return _cache_of(model, messages, {"tools": tools, "tool_choice": tool_choice}, expiry).name
+
+
+def _cache_of(
+    model: GeminiServices,
+    messages: Sequence[BaseMessage],
+    options: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    name: str | None = None,
+) -> CacheContents:
+    """Return what a cache contains, and create the cache unless it has a name.
+
+    Args:
+        model: The model that the cache is for.
+        messages: What it contains.
+        options: Its `tools` and `tool_choice`.
+        settings: The SDK's settings of the cache: `ttl`, `expire_time`, `display_name`.
+        name: The name of a cache that was created elsewhere.
+    """
+    options = {key: value for key, value in options.items() if value is not None}
+    options["cached_content"] = None
+    _check_support(model, options)
+    others = [message for message in messages if not isinstance(message, SystemMessage)]
+    # A request ends with the user's turn; a cache need not.
+    ends_with_user = bool(others) and not isinstance(others[-1], AIMessage)
+    end = [] if ends_with_user else [HumanMessage("-")]
+    request = model.preview([*messages, *end], **options)
+    reject_credentials(request.invocation.tools, "a context cache")
+    if name is None:
+        name = _create(model, request, settings, without_last=bool(end))
+    invocation = request.invocation
+    return CacheContents(
+        name=name,
+        tools=invocation.tools,
+        tool_choice=invocation.tool_choice,
+        body={key: value for key, value in request.body.items() if key in CACHED_FIELDS},
+        messages=tuple(others),
+    )
+
+
+def _check_support(model: GeminiServices, options: Mapping[str, Any]) -> None:
+    invocation = resolve(model, None, options)
+    if invocation.interaction:
+        raise InvalidOptionError(
+            "The Interactions API has no context caches. Use api='generate_content', or "
+            "use_previous_interaction=True."
+        )
+    if invocation.is_prompted or not invocation.capabilities.supports_cached_content:
+        raise InvalidOptionError(
+            f"{invocation.model} has no context caches. Use another model; repeated beginnings of "
+            "requests are cached implicitly by most Gemini models."
+        )
+
+
+def _create(
+    model: GeminiServices,
+    request: RenderedRequest,
+    settings: Mapping[str, Any],
+    *,
+    without_last: bool,
+) -> str:
+    body: dict[str, Any] = {**request.body}
+    contents = {
+        "system_instruction": body.get("systemInstruction"),
+        "contents": body["contents"][:-1] if without_last else body["contents"],
+        "tools": body.get("tools"),
+        "tool_config": body.get("toolConfig"),
+    }
+    config = {key: value for key, value in contents.items() if value}
+    if not config:
+        raise InvalidOptionError("A context cache needs messages, a system text or tools.")
+    invocation = request.invocation
+    retries = RetryPolicy(invocation.max_retries, invocation.max_retry_delay_seconds)
+    client = model._client  # noqa: SLF001 - the same module
+    create = partial(client.create_cache, invocation.model, {**config, **settings})
+    with request.naming_tools():
+        return retries.call(create)
+
+
+def _render_expiry(
+    ttl: str | float | timedelta | None, expire_time: str | datetime | None
+) -> dict[str, Any]:
+    """Return the end of a cache as the SDK's settings.
+
+    Raises:
+        InvalidOptionError: Both are set, or one is not a time in the future or has no time zone.
+    """
+    if ttl is not None and expire_time is not None:
+        raise InvalidOptionError("ttl and expire_time cannot be combined: use one.")
+    if ttl is not None:
+        return {"ttl": _render_seconds(ttl)}
+    if expire_time is None:
+        return {}
+    try:
+        end = datetime.fromisoformat(expire_time) if isinstance(expire_time, str) else expire_time
+    except ValueError as error:
+        raise InvalidOptionError(f"expire_time={expire_time!r} is not an ISO 8601 time.") from error
+    if end.tzinfo is None:
+        raise InvalidOptionError("expire_time needs a time zone, such as datetime.now(UTC).")
+    return {"expire_time": end.astimezone(UTC)}
+
+
+def _render_seconds(ttl: str | float | timedelta) -> str:
+    given = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
+    try:
+        seconds = float(given.removesuffix("s") if isinstance(given, str) else given)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise InvalidOptionError(f"ttl must be seconds such as 300 or '300s', not {ttl!r}.")
+    return render_duration(seconds)

@@ -19,8 +19,7 @@ from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import BaseModel
 
-from langchain_gemini_tools import ToolLoop, errors
-from langchain_gemini_tools.context_cache import create_context_cache
+from langchain_gemini_tools import ToolLoop, create_context_cache, errors
 from langchain_gemini_tools.testing.fake import ACCESS_TOKEN, API_KEY
 from tests.integration_tests.play import get_weather
 from tests.rotation import WAYS
