@@ -13,12 +13,12 @@ from langchain_gemini_tools.chat_model import ChatGemini  # noqa: TC001
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.options import resolve
 from langchain_gemini_tools.retry import RetryPolicy
-from langchain_gemini_tools.wire.checks import CACHED_FIELDS
 from langchain_gemini_tools.wire.invocation import (
     CacheContents,
     ToolChoiceOption,
 )
 from langchain_gemini_tools.wire.media import render_duration
+from langchain_gemini_tools.wire.rejections import CACHED_FIELDS
 from langchain_gemini_tools.wire.tools.builtin import reject_credentials
 
 if TYPE_CHECKING:
