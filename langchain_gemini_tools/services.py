@@ -24,10 +24,10 @@ from langchain_gemini_tools.media_fetch import fetch_media
 from langchain_gemini_tools.options import resolve, spelled_as_fields
 from langchain_gemini_tools.prompted import PromptOverhead
 from langchain_gemini_tools.retry import RetryPolicy
-from langchain_gemini_tools.wire.checks import CACHED_FIELDS
 from langchain_gemini_tools.wire.invocation import CacheContents, Invocation, ToolChoiceOption
 from langchain_gemini_tools.wire.media import render_duration
 from langchain_gemini_tools.wire.metadata import parse_count
+from langchain_gemini_tools.wire.rejections import CACHED_FIELDS
 from langchain_gemini_tools.wire.request import RenderedRequest, render_counting
 from langchain_gemini_tools.wire.tools.builtin import reject_credentials
 

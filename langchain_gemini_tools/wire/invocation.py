@@ -18,8 +18,8 @@ from pydantic import BaseModel
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.facts.credentials import PrivateHeaders
 from langchain_gemini_tools.facts.models import capabilities_of
-from langchain_gemini_tools.wire.checks import check_tools
 from langchain_gemini_tools.wire.generation import SAMPLING
+from langchain_gemini_tools.wire.rejections import check_tools
 from langchain_gemini_tools.wire.tools.bind import bind_tools
 from langchain_gemini_tools.wire.tools.choice import ToolChoice, resolve_tool_choice
 from langchain_gemini_tools.wire.tools.tool import BEST_FORM, BoundTools

@@ -21,12 +21,6 @@ from langchain_gemini_tools.facts.credentials import redact, secrets_in_use
 from langchain_gemini_tools.facts.finish_reasons import UNEXPECTED_TOOL_CALL
 from langchain_gemini_tools.facts.json_values import LARGE, camel, encode_json
 from langchain_gemini_tools.wire.body import ContentsWriter, encode_body
-from langchain_gemini_tools.wire.checks import (
-    check_combinations,
-    check_options,
-    cut_cached_messages,
-    leave_out_cached,
-)
 from langchain_gemini_tools.wire.contents import render_contents, render_system
 from langchain_gemini_tools.wire.generation import (
     JSON,
@@ -36,7 +30,13 @@ from langchain_gemini_tools.wire.generation import (
 )
 from langchain_gemini_tools.wire.history import Repair, read_history
 from langchain_gemini_tools.wire.hops import TOKEN
-from langchain_gemini_tools.wire.other_forms import find_other_form
+from langchain_gemini_tools.wire.rejections import (
+    check_combinations,
+    check_options,
+    cut_cached_messages,
+    find_other_form,
+    leave_out_cached,
+)
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 from langchain_gemini_tools.wire.tools.choice import render_tool_config
 from langchain_gemini_tools.wire.tools.tool import (

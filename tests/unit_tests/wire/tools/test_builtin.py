@@ -10,7 +10,7 @@ from google.genai import types
 
 from langchain_gemini_tools import ChatGemini, check_tools
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.checks import check_tools as check_backend
+from langchain_gemini_tools.wire.rejections import check_tools as check_backend
 from langchain_gemini_tools.wire.tools.bind import bind_tools
 from langchain_gemini_tools.wire.tools.builtin import BUILTIN_TOOLS, BuiltinTool
 from langchain_gemini_tools.wire.tools.tool import render_tools

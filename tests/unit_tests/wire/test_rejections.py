@@ -1,4 +1,4 @@
-"""Which options exist on one backend only: we and the installed SDK agree."""
+"""Which options exist on one backend only: we and the SDK agree. Other forms of a request."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from pydantic import ValidationError
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import InvalidInputError, InvalidOptionError
 from langchain_gemini_tools.facts.json_values import camel
+from langchain_gemini_tools.wire.rejections import find_other_form
 from langchain_gemini_tools.wire.tools.builtin import BUILTIN_TOOLS
 from tests.rotation import rotated
+from tests.unit_tests.wire.requests import SKIP
 
 Json = dict[str, Any]
 
@@ -220,3 +222,75 @@ def test_parts_of_server_tools_are_sent_back_where_the_flag_for_them_exists(vert
     assert model.preview("Hi").invocation.circulates_server_tools == has_flag
     both = model.bind_tools([{"name": "f"}, {"google_search": {}}]).preview("Hi").body
     assert ("toolConfig" in both) == has_flag
+
+
+# Other forms of a rejected request
+
+CORRUPTED = "Corrupted thought signature."
+BARE = "Request contains an invalid argument."
+STATES = "The specified schema produces a constraint that has too many states for serving. ..."
+ASKED: Json = {"role": "user", "parts": [{"text": "Hi"}]}
+
+
+def changed(body: Json, message: str) -> Json | None:
+    found = find_other_form(body, message)
+    return found[0] if found else None
+
+
+def test_signatures_are_skipped_where_the_api_does_not_need_them() -> None:
+    signed = {"thoughtSignature": "QUJD"}
+    search = {"toolCall": {"id": "s", "toolType": "GOOGLE_SEARCH"}, **signed}
+    called: Json = {"functionCall": {"name": "f", "args": {}}}
+    contents = [
+        ASKED,
+        {"role": "model", "parts": [{"text": "", **signed}]},
+        {"role": "model", "parts": [search, {"text": "So", **signed}, called | signed, called]},
+    ]
+    skipped = [search, {"text": "So"}, called | {"thoughtSignature": SKIP}, called]
+    expected = {"contents": [ASKED, {"role": "model", "parts": skipped}]}
+    assert changed({"contents": contents}, CORRUPTED) == expected
+    assert changed(expected, CORRUPTED) is None
+
+
+@pytest.mark.parametrize("message", [BARE, STATES])
+@pytest.mark.parametrize("key", ["parametersJsonSchema", "parameters"])
+def test_limits_of_arrays_become_words(message: str, key: str) -> None:
+    point = {"type": "array", "prefixItems": [{"type": "number"}], "minItems": 1, "maxItems": 1}
+    tags = {"type": "array", "items": {"type": "string"}}
+    rows = {"type": "array", "items": {"type": "object", "properties": {"tags": tags}}}
+    limited = {
+        **rows,
+        "items": {"type": "object", "properties": {"tags": {**tags, "maxItems": 400}}},
+        "description": "Rows.",
+        "minItems": 1,
+        "maxItems": 50,
+    }
+    described = {
+        **rows,
+        "items": {
+            "type": "object",
+            "properties": {"tags": {**tags, "description": "At most 400 items."}},
+        },
+        "description": "Rows. At least 1 items, at most 50 items.",
+    }
+
+    def body(schema: Any) -> Json:
+        declaration = {"name": "f", key: {"type": "object", "properties": schema}}
+        return {
+            "contents": [ASKED],
+            "tools": [{"functionDeclarations": [declaration]}, {"googleSearch": {}}],
+            "generationConfig": {"responseJsonSchema": schema["rows"]},
+        }
+
+    expected = body({"rows": described, "point": point})
+    assert changed(body({"rows": limited, "point": point}), message) == expected
+    assert changed(expected, message) is None
+
+
+@pytest.mark.parametrize(
+    "message", ["", "API key not valid.", f"{BARE} More.", "Function call is missing a signature."]
+)
+def test_other_rejections_change_nothing(message: str) -> None:
+    schema = {"type": "array", "items": {"type": "string"}, "maxItems": 2}
+    body = {"contents": [ASKED], "generationConfig": {"responseJsonSchema": schema}}
+    assert find_other_form(body, message) is None
