@@ -54,7 +54,7 @@ from langchain_core.exceptions import (
     ModelTimeoutError,
 )
 
-from langchain_gemini_tools.facts.error_bodies import ErrorBody
+from langchain_gemini_tools.facts.http import ErrorBody
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, SecretStr, ValidationError
 
-from langchain_gemini_tools.client.sdk import check_headers, find_invalid_character
 from langchain_gemini_tools.facts.credentials import private_values
 from langchain_gemini_tools.facts.environment import environment_keys
+from langchain_gemini_tools.facts.http import check_headers, find_invalid_character
 from langchain_gemini_tools.wire.generation import plain, render_output_format
 from langchain_gemini_tools.wire.invocation import FetchLimits
 from langchain_gemini_tools.wire.tools.builtin import is_builtin

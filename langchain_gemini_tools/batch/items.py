@@ -40,7 +40,7 @@ from langchain_gemini_tools.errors import (
     UnreadableResponseError,
     map_api_error,
 )
-from langchain_gemini_tools.facts.error_bodies import find_http_status
+from langchain_gemini_tools.facts.http import find_http_status
 from langchain_gemini_tools.facts.json_values import encode_json
 from langchain_gemini_tools.wire.hops import MAX_HOPS, find_next_token
 

@@ -33,7 +33,7 @@ from langchain_gemini_tools.facts.credentials import (
     redact_json,
     secrets_in_use,
 )
-from langchain_gemini_tools.facts.error_bodies import parse_error_body
+from langchain_gemini_tools.facts.http import parse_error_body
 from langchain_gemini_tools.facts.json_values import LARGE, is_deep
 
 if TYPE_CHECKING:

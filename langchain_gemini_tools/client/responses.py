@@ -23,7 +23,7 @@ from langchain_gemini_tools.errors import (
     TruncatedStreamError,
     UnreadableResponseError,
 )
-from langchain_gemini_tools.facts.error_bodies import contains_error
+from langchain_gemini_tools.facts.http import contains_error
 from langchain_gemini_tools.facts.json_values import decode_json
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import os
 import pickle
-import re
 import time
 import weakref
 from collections import OrderedDict
@@ -46,6 +45,7 @@ from langchain_gemini_tools.facts.environment import (
     environment_gateway,
     environment_keys,
 )
+from langchain_gemini_tools.facts.http import check_headers, find_invalid_character
 from langchain_gemini_tools.facts.locks import ForkSafeLock
 
 if TYPE_CHECKING:
@@ -82,54 +82,6 @@ _VARIABLES = (
     "SSL_CERT_FILE",
 )
 """What the SDK and the HTTP library read where the settings leave a value open."""
-
-_NOT_IN_A_HEADER = re.compile(r"[^\t -~]|^\s|\s\Z")
-
-
-def find_invalid_character(value: str) -> str | None:
-    """Describe the first character that a header cannot contain, without showing the value."""
-    if not (found := _NOT_IN_A_HEADER.search(value)):
-        return None
-    from unicodedata import name
-
-    character = f"U+{ord(found[0]):04X}, {name(found[0], 'a control character')}"
-    return f"character {found.start() + 1} of {len(value)} is {character}, which cannot be sent"
-
-
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_HEADERS_OF_HTTP = frozenset(
-    {
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-type",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-"""Headers that describe the body and the connection. With other values the request would break."""
-
-
-def check_headers(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
-    """Return headers that can be sent; the message of the error has no values.
-
-    Raises:
-        ValueError: A header cannot be sent, or it is not for users to set.
-    """
-    for name, value in (headers or {}).items():
-        if not _HEADER_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is not a valid name of a header.")
-        if name.lower() in _HEADERS_OF_HTTP:
-            raise ValueError(f"The header {name!r} is set for each request. Leave it out.")
-        if reason := find_invalid_character(value):
-            raise ValueError(f"The header {name!r} is not valid: {reason}. Copy it again.")
-    return headers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from langchain_core import exceptions as core
 
 from langchain_gemini_tools import errors
 from langchain_gemini_tools.errors import map_api_error
-from langchain_gemini_tools.facts.error_bodies import parse_error_body
+from langchain_gemini_tools.facts.http import parse_error_body
 
 RPC = "type.googleapis.com/google.rpc."
 

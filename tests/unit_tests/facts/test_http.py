@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from langchain_gemini_tools.facts.error_bodies import (
+from langchain_gemini_tools.facts.http import (
     contains_error,
     find_http_status,
     parse_error_body,

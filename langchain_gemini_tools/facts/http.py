@@ -1,4 +1,7 @@
-"""The body of an error response -> its code, message, details and delay; google.rpc codes."""
+"""What HTTP carries beside our bodies: headers that can be sent, and the body of an error response.
+
+An error response has a code, a message, details and a delay; google.rpc codes are here as well.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,59 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.facts.json_values import JsonObject
 
+
+# Headers
+
+_NOT_IN_A_HEADER = re.compile(r"[^\t -~]|^\s|\s\Z")
+
+
+def find_invalid_character(value: str) -> str | None:
+    """Describe the first character that a header cannot contain, without showing the value."""
+    if not (found := _NOT_IN_A_HEADER.search(value)):
+        return None
+    from unicodedata import name
+
+    character = f"U+{ord(found[0]):04X}, {name(found[0], 'a control character')}"
+    return f"character {found.start() + 1} of {len(value)} is {character}, which cannot be sent"
+
+
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADERS_OF_HTTP = frozenset(
+    {
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers that describe the body and the connection. With other values the request would break."""
+
+
+def check_headers(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """Return headers that can be sent; the message of the error has no values.
+
+    Raises:
+        ValueError: A header cannot be sent, or it is not for users to set.
+    """
+    for name, value in (headers or {}).items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not a valid name of a header.")
+        if name.lower() in _HEADERS_OF_HTTP:
+            raise ValueError(f"The header {name!r} is set for each request. Leave it out.")
+        if reason := find_invalid_character(value):
+            raise ValueError(f"The header {name!r} is not valid: {reason}. Copy it again.")
+    return headers
+
+
+# Error responses
 
 _UNKNOWN = (500, "UNKNOWN")
 _RPC_CODES = {
