@@ -1,8 +1,8 @@
 """What a call needs of its model: the rendered request, the client, the credentials.
 
 Which API the requests go to, and what copies and pickles carry, follows from the credentials.
-Modules that many programs never need (prompted tools, interactions) are imported by the functions
-that need them.
+What only a call needs (the client, rendering) and what many programs never need (prompted tools,
+interactions, downloads) is imported by the functions that need it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Self
 from langchain_core.language_models import LanguageModelInput
 from pydantic import ConfigDict, PrivateAttr, SecretStr
 
-from langchain_gemini_tools.client import ClientSettings, GeminiClient, SdkAsyncClient, SdkClient
 from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOptionError
 from langchain_gemini_tools.facts.environment import (
     PROJECT_VARIABLES,
@@ -31,12 +30,9 @@ from langchain_gemini_tools.field_values import (
     unknown_option,
 )
 from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM, GeminiFields
-from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import resolve
-from langchain_gemini_tools.prompted.written_calls import WrittenCallFinder
 from langchain_gemini_tools.retry import RetryPolicy, RunReports
 from langchain_gemini_tools.wire.invocation import CacheContents
-from langchain_gemini_tools.wire.request import RenderedRequest, render_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +41,16 @@ if TYPE_CHECKING:
     from langchain_core.load.serializable import SerializedConstructor, SerializedNotImplemented
     from langchain_core.messages import BaseMessage
 
+    from langchain_gemini_tools.client import (
+        ClientSettings,
+        GeminiClient,
+        SdkAsyncClient,
+        SdkClient,
+    )
+    from langchain_gemini_tools.continuation import LongResponse
+    from langchain_gemini_tools.media_fetch import FetchedMedia
     from langchain_gemini_tools.wire.invocation import Invocation
+    from langchain_gemini_tools.wire.request import RenderedRequest
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +71,7 @@ class GeminiAccess(GeminiFields):
     _cache_contents: CacheContents | None = PrivateAttr(default=None)
     """What the context cache contains, if it is known."""
     _warned: set[str] = PrivateAttr(default_factory=set)
-    _media: FetchedMedia = PrivateAttr(default_factory=FetchedMedia)
+    _media: FetchedMedia | None = PrivateAttr(default=None)
 
     def cache_in_use(self, name: str | None) -> CacheContents | None:
         """Return what a context cache contains, if it is known.
@@ -218,6 +223,8 @@ class GeminiAccess(GeminiFields):
     # Which API
 
     def _client_settings(self, *, uses_vertexai: bool) -> ClientSettings:
+        from langchain_gemini_tools.client import ClientSettings
+
         base_url = self.base_url
         if isinstance(base_url, dict):
             base_url = base_url.get("api_endpoint") or base_url.get("base_url")
@@ -291,16 +298,32 @@ class GeminiAccess(GeminiFields):
         return self._render(messages, resolve(self, stop, kwargs))
 
     def _render(self, messages: Sequence[BaseMessage], invocation: Invocation) -> RenderedRequest:
+        return self._report(self._render_unreported(messages, invocation))
+
+    def _render_unreported(
+        self, messages: Sequence[BaseMessage], invocation: Invocation
+    ) -> RenderedRequest:
         if limits := invocation.fetch_limits:
-            messages = fetch_media(messages, limits, self._media)
-        return self._report(render_fetched(messages, invocation))
+            from langchain_gemini_tools.media_fetch import fetch_media
+
+            messages = fetch_media(messages, limits, self._fetched_media())
+        return render_fetched(messages, invocation)
 
     async def _arender(
         self, messages: Sequence[BaseMessage], invocation: Invocation
     ) -> RenderedRequest:
         if limits := invocation.fetch_limits:
-            messages = await afetch_media(messages, limits, self._media)
+            from langchain_gemini_tools.media_fetch import afetch_media
+
+            messages = await afetch_media(messages, limits, self._fetched_media())
         return self._report(render_fetched(messages, invocation))
+
+    def _fetched_media(self) -> FetchedMedia:
+        from langchain_gemini_tools.media_fetch import FetchedMedia
+
+        if self._media is None:
+            self._media = FetchedMedia()
+        return self._media
 
     def _report(self, request: RenderedRequest) -> RenderedRequest:
         for warning in _warnings_about(request):
@@ -348,12 +371,20 @@ class GeminiAccess(GeminiFields):
 
         Models with equal settings share its connections.
         """
+        from langchain_gemini_tools.client import GeminiClient
+
         client, settings = self._gemini, self._client_settings(uses_vertexai=uses_vertexai)
         if client is None or client.settings != settings:
             self._check_unpickled()
             # Two threads may both get here: the connections of their clients are the same.
             client = self._gemini = GeminiClient(settings)
         return client
+
+    def _request_response(self, request: RenderedRequest, retries: RetryPolicy) -> LongResponse:
+        from langchain_gemini_tools.continuation import LongResponse
+
+        client = self._client_for(uses_vertexai=request.invocation.vertexai)
+        return LongResponse(request, client, retries)
 
     @property
     def client(self) -> SdkClient:
@@ -407,14 +438,18 @@ class GeminiAccess(GeminiFields):
 
 def render_fetched(messages: Sequence[BaseMessage], invocation: Invocation) -> RenderedRequest:
     """Render messages whose media were fetched, for the API that the call uses."""
+    if invocation.is_prompted and not invocation.interaction:
+        from langchain_gemini_tools.prompted.request import render_prompted
+
+        return render_prompted(messages, invocation)
+    from langchain_gemini_tools.prompted.written_calls import WrittenCallFinder
+
     if invocation.interaction:
         from langchain_gemini_tools.interactions.request import render_interaction
 
         return render_interaction(messages, invocation, WrittenCallFinder)
-    if invocation.is_prompted:
-        from langchain_gemini_tools.prompted.request import render_prompted
+    from langchain_gemini_tools.wire.request import render_request
 
-        return render_prompted(messages, invocation)
     return render_request(messages, invocation, find_written_calls=WrittenCallFinder)
 
 

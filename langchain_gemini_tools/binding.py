@@ -23,7 +23,6 @@ from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.options import mark_bound, override
 from langchain_gemini_tools.prompted import PromptOverhead
 from langchain_gemini_tools.wire.invocation import ToolChoiceOption
-from langchain_gemini_tools.wire.request import RenderedRequest
 from langchain_gemini_tools.wire.tools.bind import bind_tools, plain_tools
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.batch import BatchJob
     from langchain_gemini_tools.chat_model import ChatGemini
     from langchain_gemini_tools.structured_output import RawOutput, StructuredOutput
+    from langchain_gemini_tools.wire.request import RenderedRequest
 else:
     _Binding = RunnableBinding  # core's subclass of it only adds types
 

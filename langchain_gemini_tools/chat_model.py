@@ -22,7 +22,6 @@ from pydantic import ConfigDict
 from langchain_gemini_tools.access import retry_policy
 from langchain_gemini_tools.batch import find_asker
 from langchain_gemini_tools.binding import GeminiBinding, StructuredOutputMethod
-from langchain_gemini_tools.continuation import LongResponse
 from langchain_gemini_tools.errors import (
     FEEDBACK_ERRORS,
     GeminiAPIError,
@@ -46,7 +45,6 @@ from langchain_gemini_tools.options import (
 from langchain_gemini_tools.services import GeminiServices
 from langchain_gemini_tools.wire.generation import plain
 from langchain_gemini_tools.wire.invocation import Invocation, ToolChoiceOption
-from langchain_gemini_tools.wire.request import RenderedRequest
 from langchain_gemini_tools.wire.tools.bind import plain_tools
 from langchain_gemini_tools.wire.tools.choice import render_validated
 
@@ -60,6 +58,7 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.batch import BatchSource
     from langchain_gemini_tools.batch.runner import Asker
     from langchain_gemini_tools.errors import ResponseError
+    from langchain_gemini_tools.wire.request import RenderedRequest
 
 logger = logging.getLogger(__name__)
 
@@ -199,10 +198,9 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
             return self._ask_in_batches(asker, messages, (stop, kwargs), run_manager)
         request = self._render(messages, resolve(self, stop, kwargs))
         retries = retry_policy(request.invocation, run_manager)
-        client = self._client_for(uses_vertexai=request.invocation.vertexai)
         while True:
             try:
-                return LongResponse(request, client, retries).generate()
+                return self._request_response(request, retries).generate()
             except _ANSWERED_BY_ANOTHER_REQUEST as failure:
                 request = _another_request(request, failure)
                 retries.report(1, failure, 0.0)
@@ -218,10 +216,9 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
             return await self._aask_in_batches(asker, messages, (stop, kwargs), run_manager)
         request = await self._arender(messages, resolve(self, stop, kwargs))
         retries = retry_policy(request.invocation, run_manager)
-        client = self._client_for(uses_vertexai=request.invocation.vertexai)
         while True:
             try:
-                return await LongResponse(request, client, retries).agenerate()
+                return await self._request_response(request, retries).agenerate()
             except _ANSWERED_BY_ANOTHER_REQUEST as failure:
                 request = _another_request(request, failure)
                 await retries.areport(1, failure, 0.0)
@@ -239,10 +236,9 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
             return
         request = self._render(messages, _for_stream(resolve(self, stop, kwargs)))
         retries = retry_policy(request.invocation, run_manager)
-        client = self._client_for(uses_vertexai=request.invocation.vertexai)
         while True:
             has_begun = False
-            response = LongResponse(request, client, retries)
+            response = self._request_response(request, retries)
             try:
                 with closing(response.stream()) as chunks:
                     for chunk in chunks:
@@ -269,10 +265,9 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
             return
         request = await self._arender(messages, _for_stream(resolve(self, stop, kwargs)))
         retries = retry_policy(request.invocation, run_manager)
-        client = self._client_for(uses_vertexai=request.invocation.vertexai)
         while True:
             has_begun = False
-            response = LongResponse(request, client, retries)
+            response = self._request_response(request, retries)
             try:
                 async with aclosing(response.astream()) as chunks:
                     async for chunk in chunks:

@@ -18,21 +18,18 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict
 
-from langchain_gemini_tools.access import GeminiAccess, render_fetched, retry_policy
+from langchain_gemini_tools.access import GeminiAccess, retry_policy
 from langchain_gemini_tools.errors import InvalidOptionError
-from langchain_gemini_tools.media_fetch import fetch_media
 from langchain_gemini_tools.options import resolve, spelled_as_fields
 from langchain_gemini_tools.prompted import PromptOverhead
 from langchain_gemini_tools.retry import RetryPolicy
 from langchain_gemini_tools.wire.invocation import CacheContents, Invocation, ToolChoiceOption
-from langchain_gemini_tools.wire.media import render_duration
-from langchain_gemini_tools.wire.metadata import parse_count
 from langchain_gemini_tools.wire.rejections import CACHED_FIELDS
-from langchain_gemini_tools.wire.request import RenderedRequest, render_counting
 from langchain_gemini_tools.wire.tools.builtin import reject_credentials
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.batch import BatchJob
+    from langchain_gemini_tools.wire.request import RenderedRequest
 
 Result = TypeVar("Result")
 
@@ -305,9 +302,10 @@ class GeminiServices(GeminiAccess):
         options = {**kwargs, "on_broken_history": "repair", **_ON_GENERATE_CONTENT}
         options |= {"tools": tools} if tools else {}
         invocation = resolve(self, None, options)
-        if limits := invocation.fetch_limits:
-            messages = fetch_media(messages, limits, self._media)
-        request = render_fetched(messages, invocation)
+        from langchain_gemini_tools.wire.metadata import parse_count
+        from langchain_gemini_tools.wire.request import render_counting
+
+        request = self._render_unreported(messages, invocation)
         client = self._client
         count = partial(
             client.count_tokens,
@@ -463,4 +461,6 @@ def _render_seconds(ttl: str | float | timedelta) -> str:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
         raise InvalidOptionError(f"ttl must be seconds such as 300 or '300s', not {ttl!r}.")
+    from langchain_gemini_tools.wire.media import render_duration
+
     return render_duration(seconds)
