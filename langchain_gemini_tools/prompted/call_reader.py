@@ -339,6 +339,8 @@ class ToolCallReader:
             if self._is_in_list and len(members.keys - words.SIDE_KEYS) > 1:
                 raise UnreadableError('the object has no "arguments"')
             raise NotACallError
+        if not self.is_marked and _is_schema(members.args):
+            raise NotACallError
         return members.name, {} if members.args in (None, "") else members.args
 
     def _read_member(self, members: _Members, key: str, char: str) -> Reading[None]:
@@ -465,3 +467,12 @@ class ToolCallReader:
         if quotes:
             yield from source.run(_NAME_QUOTES)
         return self._names.bare(name)
+
+
+def _is_schema(args: Json) -> bool:
+    """Return whether these are no arguments, but the schema in the definition of a tool."""
+    return (
+        isinstance(args, dict)
+        and args.get("type") == "object"
+        and isinstance(args.get("properties"), dict)
+    )
