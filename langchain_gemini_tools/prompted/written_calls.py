@@ -37,7 +37,7 @@ _OPENINGS = (
 """What the first line of a call in Gemini's notation starts with."""
 _FENCE = re.compile(r"(?:`{1,3}|~{1,3})[ \t]*(?:\w*)[ \t\r]*")
 """The line of a fence, or the start of one."""
-_STARTS = ("{", "[", "<tool_call", "<function", "TOOL_CALL:", "call:", "print(")
+_STARTS = ("{", "[", "<tool_call", "<|tool_call", "<function", "TOOL_CALL:", "call:", "print(")
 """What an answer that is nothing but calls may start with, apart from the name of a tool."""
 
 _INVENTED_NAME = re.compile(r"default_api[.:](\w+(?:\.\w+)*)")
