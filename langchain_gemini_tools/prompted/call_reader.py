@@ -136,8 +136,10 @@ class ToolCallReader:
         except CutError:
             if not self.is_intended and (self.is_tentative or self.name is None):
                 return False
-            if self._begun_at is None:
+            if self._begun_at is None and (self._is_in_list or not self.found):
                 return bool(self.found)
+            if self._begun_at is None:  # the object or the `print(` around the call is open
+                self._begun_at = self.found.pop().start
             reason = words.render_cut(self.name)
             self._append(self._begun_at, BrokenToolCall(self.name, reason=reason, is_cut=True))
         return True
@@ -207,11 +209,11 @@ class ToolCallReader:
             raise NotACallError
 
     def _read_action_input(self) -> Reading[Json]:
-        if (yield from self._source.peek()) == "{":
+        if (yield from skip_space(self._source)) == "{":
             return (yield from parse_value(self._source))
         word = yield from self._source.run(KEY)
         is_over = not (yield from self._source.peek()).strip()
-        if is_over and (word or "none").lower() in words.NOTHING:
+        if is_over and word.lower() in words.NOTHING:
             return {}
         raise UnreadableError("write its input as a JSON object")
 
