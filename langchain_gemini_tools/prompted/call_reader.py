@@ -341,7 +341,7 @@ class ToolCallReader:
             if self._is_in_list and len(members.keys - words.SIDE_KEYS) > 1:
                 raise UnreadableError('the object has no "arguments"')
             raise NotACallError
-        if not self.is_marked and _is_schema(members.args):
+        if not self.is_marked and "parameters" in members.keys and _is_schema(members.args):
             raise NotACallError
         return members.name, {} if members.args in (None, "") else members.args
 
