@@ -436,10 +436,10 @@ class ToolCallReader:
         else:
             yield from source.run(words.BLANKS)
             char = yield from source.peek()
-            if char in ("\r", "\n") and not self._is_in_list:
+            if char in ("\r", "\n"):
                 yield from source.run(_LINE_BREAK)
                 char = "{" if (yield from source.peek()) == "{" else ""
-        if char == "{" and (self.is_marked or not self._is_in_list):
+        if char == "{":
             self._add(name, (yield from parse_value(source)))
         elif char == "(":
             source.at += 1
