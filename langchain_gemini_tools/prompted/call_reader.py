@@ -136,8 +136,10 @@ class ToolCallReader:
         except CutError:
             if not self.is_intended and (self.is_tentative or self.name is None):
                 return False
-            if self._begun_at is None:
+            if self._begun_at is None and (self._is_in_list or not self.found):
                 return bool(self.found)
+            if self._begun_at is None:  # the object or the `print(` around the call is open
+                self._begun_at = self.found.pop().start
             reason = words.render_cut(self.name)
             self._append(self._begun_at, BrokenToolCall(self.name, reason=reason, is_cut=True))
         return True
@@ -207,11 +209,11 @@ class ToolCallReader:
             raise NotACallError
 
     def _read_action_input(self) -> Reading[Json]:
-        if (yield from self._source.peek()) == "{":
+        if (yield from skip_space(self._source)) == "{":
             return (yield from parse_value(self._source))
         word = yield from self._source.run(KEY)
         is_over = not (yield from self._source.peek()).strip()
-        if is_over and (word or "none").lower() in words.NOTHING:
+        if is_over and word.lower() in words.NOTHING:
             return {}
         raise UnreadableError("write its input as a JSON object")
 
@@ -339,6 +341,8 @@ class ToolCallReader:
             if self._is_in_list and len(members.keys - words.SIDE_KEYS) > 1:
                 raise UnreadableError('the object has no "arguments"')
             raise NotACallError
+        if not self.is_marked and "parameters" in members.keys and _is_schema(members.args):
+            raise NotACallError
         return members.name, {} if members.args in (None, "") else members.args
 
     def _read_member(self, members: _Members, key: str, char: str) -> Reading[None]:
@@ -432,10 +436,10 @@ class ToolCallReader:
         else:
             yield from source.run(words.BLANKS)
             char = yield from source.peek()
-            if char in ("\r", "\n") and not self._is_in_list:
+            if char in ("\r", "\n"):
                 yield from source.run(_LINE_BREAK)
                 char = "{" if (yield from source.peek()) == "{" else ""
-        if char == "{" and (self.is_marked or not self._is_in_list):
+        if char == "{":
             self._add(name, (yield from parse_value(source)))
         elif char == "(":
             source.at += 1
@@ -465,3 +469,12 @@ class ToolCallReader:
         if quotes:
             yield from source.run(_NAME_QUOTES)
         return self._names.bare(name)
+
+
+def _is_schema(args: Json) -> bool:
+    """Return whether these are no arguments, but the schema in the definition of a tool."""
+    return (
+        isinstance(args, dict)
+        and args.get("type") == "object"
+        and isinstance(args.get("properties"), dict)
+    )

@@ -168,8 +168,8 @@ def _render_example(tools: Sequence[Tool], choice: ToolChoice) -> str:
     with_arguments = [tool for tool in allowed if tool.parameters]
     example = (with_arguments or allowed)[0]
     name = protocol_name(example.name)
-    call = render_tool_call(name, sample_arguments(example.parameters))
-    return f"A call of {name} looks like this:\n\n{call}"
+    sample = escape_protocol(dump_json(sample_arguments(example.parameters), AS_TEXT))
+    return f"A call of {name} looks like this:\n\n{MARKER} {name}({sample})"
 
 
 def render_choice(choice: ToolChoice) -> str:

@@ -66,7 +66,7 @@ def describe_parameters(schema: JsonSchema | None) -> list[str]:
         lines.append(f"- the arguments together: {', '.join(limits)}")
     definitions = {**schema.get("definitions", {}), **schema.get("$defs", {})}
     for name, definition in definitions.items():
-        lines += [f"Type {name}: {_sentence(definition)}", *_objects(definition, 0)]
+        lines += [f"Type {_one_line(name)}: {_sentence(definition)}", *_objects(definition, 0)]
     return lines
 
 
@@ -88,12 +88,12 @@ def _sentence(schema: object, mark: str = "") -> str:
         return f"{_type(schema)}{f', {mark}' if mark else ''}."
     parts = [_type(schema), *([mark] if mark else [])]
     if "default" in schema:
-        parts.append(f"default {write(schema['default'])}")
+        parts.append(f"default {_write(schema['default'])}")
     text = f"{', '.join(parts)}."
     if description := _one_line(schema.get("description")):
         text += f" {description}"
     if examples := schema.get("examples"):
-        text += f" Examples: {', '.join(escape_protocol(write(example)) for example in examples)}."
+        text += f" Examples: {', '.join(map(_write, examples))}."
     return f"{text} Deprecated." if schema.get("deprecated") else text
 
 
@@ -109,11 +109,11 @@ def _type(schema: object) -> str:
 
 def _bare_type(schema: JsonSchema) -> str:
     if "$ref" in schema:
-        return str(schema["$ref"]).rpartition("/")[2] or "the arguments again"
+        return _one_line(schema["$ref"]).rpartition("/")[2] or "the arguments again"
     if "const" in schema:
-        return write(schema["const"])
+        return _write(schema["const"])
     if "enum" in schema:
-        return " or ".join(map(write, schema["enum"]))
+        return " or ".join(map(_write, schema["enum"]))
     for key in _ONE_OF:
         if options := schema.get(key):
             return " or ".join(dict.fromkeys(map(_type, options)))
@@ -144,11 +144,14 @@ def _limits(schema: JsonSchema) -> list[str]:
     for keyword in keywords_in(schema):
         value = schema[keyword.name]
         if keyword.prompt and value is not False:
-            limits.append(keyword.prompt.format(value if isinstance(value, str) else write(value)))
+            # A pattern keeps its spaces.
+            is_text = isinstance(value, str)
+            text = escape_protocol(" ".join(value.splitlines())) if is_text else _write(value)
+            limits.append(keyword.prompt.format(text))
     if schema.get("additionalProperties") is False and schema.get("properties"):
         limits.append("no other keys")
     if rest := {name: value for name, value in schema.items() if name in _AS_JSON}:
-        limits.append(write(rest))
+        limits.append(_write(rest))
     return limits
 
 
@@ -178,7 +181,12 @@ def _objects(schema: object, depth: int) -> list[str]:
 
 
 def _key(name: str) -> str:
-    return name if _PLAIN_NAME.fullmatch(name) else write(name)
+    return name if _PLAIN_NAME.fullmatch(name) else _write(name)
+
+
+def _write(value: object) -> str:
+    """Write a value of a schema as JSON. The schema may come from an untrusted server."""
+    return escape_protocol(write(value))
 
 
 def _one_line(text: object) -> str:

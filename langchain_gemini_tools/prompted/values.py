@@ -2,10 +2,10 @@ r"""Read one value as models write it: JSON, and what they write instead.
 
 Besides JSON, this accepts Python's literals: single and triple quotes, `True`, `False` and `None`,
 tuples, `1_000`, `.5`, and the string prefixes `r`, `u` and `f`. It also accepts curly quotes,
-single quotes that are doubled inside a string (`'it''s'`), keys without quotes, `=` for `:`,
-trailing commas, raw line breaks in strings, and unknown escapes such as the `\d` of a pattern (kept
-as they are). It never guesses: text without quotes, duplicate keys, expressions and placeholders of
-an f-string are errors, with a message that says what to write.
+single quotes that are doubled inside a string (`'it''s'`), Gemma's tokens in place of quotes, keys
+without quotes, `=` for `:`, trailing commas, raw line breaks in strings, and unknown escapes such
+as the `\d` of a pattern (kept as they are). It never guesses: text without quotes, duplicate keys,
+expressions and placeholders of an f-string are errors, with a message that says what to write.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from langchain_gemini_tools.prompted.text import Source
-from langchain_gemini_tools.prompted.words import Words, shorten
+from langchain_gemini_tools.prompted.words import TEXT_TOKENS, Words, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,6 +44,7 @@ _NUMBER = re.compile(
 KEY = re.compile(r"[\w$\-]*")
 """A key, or the name of an argument, without quotes."""
 _DIGITS = "-0123456789"
+_NO_TAG = re.compile(r"[^<]*")
 _HEX = re.compile(r"[0-9a-fA-F]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -303,6 +304,8 @@ def _parse_escape(source: Source, *, is_raw: bool) -> Reading[str]:
 def _parse_scalar(source: Source, char: str) -> Reading[Json]:
     if char in QUOTES:
         return (yield from parse_string(source))
+    if token := (yield from source.skip(TEXT_TOKENS)):
+        return (yield from _parse_literal(source, token))
     word = yield from source.run(_WORD)
     if (prefix := word.lower()) in _PREFIXES and (yield from source.peek()) in QUOTES:
         return (yield from _parse_prefixed(source, prefix))
@@ -321,6 +324,20 @@ def _parse_scalar(source: Source, char: str) -> Reading[Json]:
     if not math.isfinite(value):
         raise UnreadableError(f"the number {shorten(word)} is too large")
     return value
+
+
+def _parse_literal(source: Source, token: str) -> Reading[str]:
+    """Read text up to the token that it also started with."""
+    closing = Words((token,))
+    parts: list[str] = []
+    while True:
+        parts.append((yield from source.run(_NO_TAG)))
+        if not (yield from source.more()):
+            raise CutError
+        if (yield from source.skip(closing)):
+            return _join_surrogates("".join(parts))
+        parts.append("<")
+        source.at += 1
 
 
 def _parse_prefixed(source: Source, prefix: str) -> Reading[str]:

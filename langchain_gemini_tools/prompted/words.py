@@ -98,15 +98,20 @@ TAGS = {
     "[TOOL_CALLS]": "[/TOOL_CALLS]",
     "<tool_code>": "</tool_code>",
     "<call_record>": "</call_record>",
+    "<|tool_call>": "<tool_call|>",
+    "<start_function_call>": "<end_function_call>",
 }
-"""The tags that Qwen, Hermes, Phi, Mistral and Gemini were trained to put around calls."""
+"""The tags that Qwen, Hermes, Phi, Mistral, Gemini and Gemma were trained to put around calls."""
+TEXT_TOKENS = Words(('<|"|>', "<escape>"))
+"""What Gemma 4 and FunctionGemma put around a text in place of quotes; what is between is literal.
+https://ai.google.dev/gemma/docs/core/prompt-formatting-gemma4"""
 FUNCTION_TAG = "<function="
 FUNCTION_TAG_END = "</function>"
 INVOKE_TAG = "<invoke name="
 
 END_OR_STRIKE = "</s>"
 """The end-of-text token of Llama 2 and Mistral; in HTML, the end of struck-out text."""
-ROLE_TOKENS = frozenset({"<start_of_turn>", "<|im_start|>", "<|start_header_id|>"})
+ROLE_TOKENS = frozenset({"<start_of_turn>", "<|turn>", "<|im_start|>", "<|start_header_id|>"})
 ROLES = Words(("model", "user", "assistant", "system", "tool", "developer"))
 TOKENS = frozenset({
     *ROLE_TOKENS, *TAGS.values(), FUNCTION_TAG_END,
@@ -114,9 +119,14 @@ TOKENS = frozenset({
     "<|im_end|>", "<|endoftext|>", "<|begin_of_text|>", "<|end_of_text|>", "<|end_header_id|>",
     "<|eot_id|>", "<|eom_id|>", "<|python_tag|>", "<|end|>", "<|user|>", "<|assistant|>",
     "<|system|>", "<|tool|>", "[INST]", "[/INST]", "<<function>>", "<bot_end>",
+    "<turn|>", "<|tool_response>", "<tool_response|>", "<start_function_response>",
 })  # fmt: skip
 """Special tokens that leak into text, including closing tags without an opening one."""
-THOUGHTS = {"<think>": "</think>", "<thinking>": "</thinking>"}
+THOUGHTS = {
+    "<think>": "</think>",
+    "<thinking>": "</thinking>",
+    "<|channel>thought": "<channel|>",
+}
 """The tags around a model's reasoning."""
 OPENINGS = Words(TAGS)
 INLINE = Words([*TAGS, FUNCTION_TAG, INVOKE_TAG, *THOUGHTS, *TOKENS])
@@ -158,6 +168,14 @@ _EXAMPLE = re.compile(
     r"|\byou (?:can|could|would|should|may|might|must) (?:write|use|call|make|invoke|type|say)\b",
     re.IGNORECASE,
 )
+_REFUSAL = re.compile(
+    r"(?:\bnot|\bnever|n['\u2019]t|\bcannot|\brefuse to)"
+    r" (?:call|do|execute|follow|invoke|make|run|send|use|write)"
+    r"(?: (?:a|an|any|anything|it|such|that|the|these|this|those|like|following|calls?|commands?"
+    r"|lines?|tools?|`?\w+_\w+`?))*\W*$",
+    re.IGNORECASE,
+)
+"""The end of a line that refuses a call, or warns of it: `I will not run this:`."""
 _LIST_OF_TOOLS = re.compile(
     r"\bavailable (?:tools|functions)\b|\b(?:tools|functions) (?:are|available|I have)\b",
     re.IGNORECASE,
@@ -207,9 +225,13 @@ def announces_call(line: str) -> bool:
 
 
 def introduces_example(line: str) -> bool:
-    """Return whether a line introduces an example: it ends with a colon, or is a heading."""
+    """Return whether a line introduces an example, or a call that is refused.
+
+    Such a line ends with a colon, or is a heading.
+    """
     line = line.strip(" \t\r*_")
-    return (line.endswith(":") or line.startswith("#")) and mentions_example(line)
+    is_introduction = line.endswith(":") or line.startswith("#")
+    return is_introduction and (mentions_example(line) or bool(_REFUSAL.search(line)))
 
 
 def escape_protocol(text: str) -> str:

@@ -32,12 +32,12 @@ _SIGN = re.compile("default_api|tool_code|<call_record>")
 _OPENINGS = (
     *("```tool_code", "~~~tool_code", "<tool_code>", "<call_record>", "tool_code"),
     *("print(default_api", "default_api.", "default_api:", "call:default_api", '{"tool_code"'),
-    *("[tool_code]", "<ctrl"),
+    *("declaration:default_api", "[tool_code]", "<ctrl"),
 )
 """What the first line of a call in Gemini's notation starts with."""
 _FENCE = re.compile(r"(?:`{1,3}|~{1,3})[ \t]*(?:\w*)[ \t\r]*")
 """The line of a fence, or the start of one."""
-_STARTS = ("{", "[", "<tool_call", "<function", "TOOL_CALL:", "call:", "print(")
+_STARTS = ("{", "[", "<tool_call", "<|tool_call", "<function", "TOOL_CALL:", "call:", "print(")
 """What an answer that is nothing but calls may start with, apart from the name of a tool."""
 
 _INVENTED_NAME = re.compile(r"default_api[.:](\w+(?:\.\w+)*)")
@@ -49,7 +49,8 @@ _OPENED = re.compile(
 """What stands right before a call in Gemini's notation."""
 _CODE = re.compile(
     r"<call_record>.*|\[?tool_code\b[\]:]\s.*"
-    r"|(?:<ctrl\d+>)?(?:call:|\w+ *= *)?(?:print\( *)?default_api[.:]\w+ *[({][^\n]*[)}][\w.<>]*",
+    r"|(?:<ctrl\d+>)?(?:call:|declaration:|\w+ *= *)?(?:print\( *)?default_api[.:]\w+"
+    r" *[({][^\n]*[)}][\w.<>]*",
     re.DOTALL,
 )
 """Answers in Gemini's notation that the parser does not read."""
