@@ -93,6 +93,11 @@ class GeminiServices(GeminiAccess):
         settings = _render_expiry(ttl, expire_time)
         if display_name:
             settings["display_name"] = display_name
+        if name is not None and settings:
+            raise InvalidOptionError(
+                f"The context cache {name!r} exists, so it has its own end and name: leave out "
+                "ttl, expire_time and display_name. model.client.caches.update renews it."
+            )
         options = {"tools": tools, "tool_choice": tool_choice}
         contents = _cache_of(self, given, options, settings, name)
         copied = self.model_copy(update={"cached_content": contents.name})
@@ -229,9 +234,13 @@ class GeminiServices(GeminiAccess):
         return invocation
 
     def _batch_options(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options with the form of schemas that is safe in batches, unless it is set."""
-        levels = [spelled_as_fields(self.model_kwargs), spelled_as_fields(kwargs)]
-        if self.tool_schema or any(level.get("tool_schema") for level in levels):
+        """Return the options with the form of schemas that is safe in batches, unless it is set.
+
+        Tools that are in a context cache are not sent, and keep the form that they have there.
+        """
+        given = {**spelled_as_fields(self.model_kwargs), **spelled_as_fields(kwargs)}
+        has_cache = given.get("cached_content", self.cached_content)
+        if self.tool_schema or given.get("tool_schema") or has_cache:
             return dict(kwargs)
         return {**kwargs, "tool_schema": "openapi"}
 
@@ -450,8 +459,15 @@ def _render_expiry(
         end = datetime.fromisoformat(expire_time) if isinstance(expire_time, str) else expire_time
     except ValueError as error:
         raise InvalidOptionError(f"expire_time={expire_time!r} is not an ISO 8601 time.") from error
+    if not isinstance(end, datetime):
+        raise InvalidOptionError(
+            f"expire_time must be a datetime or an ISO 8601 time, not {end!r}. Use ttl for a "
+            "number of seconds or a timedelta."
+        )
     if end.tzinfo is None:
         raise InvalidOptionError("expire_time needs a time zone, such as datetime.now(UTC).")
+    if end <= datetime.now(UTC):
+        raise InvalidOptionError(f"expire_time={str(end)!r} is not in the future.")
     return {"expire_time": end.astimezone(UTC)}
 
 
@@ -459,7 +475,7 @@ def _render_seconds(ttl: str | float | timedelta) -> str:
     given = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
     try:
         seconds = float(given.removesuffix("s") if isinstance(given, str) else given)
-    except ValueError:
+    except (TypeError, ValueError, OverflowError):
         seconds = 0.0
     if not 0 < seconds < float("inf"):
         raise InvalidOptionError(f"ttl must be seconds such as 300 or '300s', not {ttl!r}.")

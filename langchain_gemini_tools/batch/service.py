@@ -79,12 +79,8 @@ class JobReport:
 
     @property
     def is_final(self) -> bool:
-        """Whether the job has ended, and its results can be read.
-
-        A job can be SUCCEEDED before it names its results.
-        """
-        has_results = self.output is not None or self.inline is not None
-        return self.state in FINAL_STATES and (has_results or self.state not in SUCCESSFUL_STATES)
+        """Whether the job has ended."""
+        return self.state in FINAL_STATES
 
     def noted_in(self, part: JobPart) -> JobPart:
         """Return the part of a folder with what is kept of the report."""
@@ -210,6 +206,9 @@ class BatchService(ABC):
         Raises:
             GeminiNotFoundError, GeminiPermissionError: They cannot be read, perhaps not yet.
         """
+        has_results = report.output is not None or report.inline is not None
+        if report.state in SUCCESSFUL_STATES and not has_results:
+            raise GeminiNotFoundError(f"{report.name} is {report.state}, but names no results.")
 
         def attempt() -> None:
             target.seek(0)

@@ -261,6 +261,18 @@ def test_a_job_whose_creation_was_lost_is_cancelled_too(
     assert made.names == [known.name]
 
 
+def test_a_job_that_is_gone_does_not_keep_the_others_from_being_cancelled(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DeveloperService, "limits", Limits(20, 10**9))
+    made = make_model().batch_job(questions(MANY), path=tmp_path)
+    gone, other = made.names
+    del emulator.batches.jobs[gone]
+    with pytest.raises(errors.GeminiNotFoundError):
+        made.cancel()
+    assert emulator.batches.jobs[other].state == "CANCELLED"
+
+
 def test_a_long_response_of_a_cancelled_job_is_an_error_until_it_is_sent_again(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
