@@ -30,7 +30,7 @@ from langchain_gemini_tools.batch.agents import Wave
 from langchain_gemini_tools.batch.folder import Folder
 from langchain_gemini_tools.batch.job import BatchJob
 from langchain_gemini_tools.batch.runner import AgentRequest
-from langchain_gemini_tools.batch.service import RESENT_STATES
+from langchain_gemini_tools.batch.service import RESENT_STATES, as_object
 from langchain_gemini_tools.errors import BatchJobError, InvalidOptionError
 from langchain_gemini_tools.wire.metadata import parse_usage
 
@@ -191,7 +191,7 @@ class Waves:
     @_using_temporary_file()
     def add(self, agent: int, requests: Iterable[AgentRequest]) -> None:
         """Keep the requests that an agent waits for, for the next wave."""
-        rows = [(agent, each.id, each.model, json.dumps(each.call), each.body) for each in requests]
+        rows = [(agent, each.id, each.model, each.call, each.body) for each in requests]
         with self._lock:
             self._pending.executemany("INSERT INTO pending VALUES (?, ?, ?, ?, ?)", rows)
 
@@ -225,7 +225,7 @@ class Waves:
         with Folder(self._wave_path(number)).replacing("waiting.jsonl") as waiting:
             for agent, key, model, call in self._pending.execute(query):
                 job = models.index(model)
-                entry = [agent, key, job, next(places[job]), json.loads(call)]
+                entry = [agent, key, job, next(places[job]), call]
                 waiting.write(json.dumps(entry).encode() + b"\n")
         wave = Wave(number, sum(map(next, places)), models)
         self._save(replace(self._run, waves=(*self.waves, wave)))
@@ -338,7 +338,7 @@ class Tally:
         if not isinstance(response, dict):
             self._counts["failed"] += 1
             return
-        usage: Any = parse_usage(response.get("usageMetadata") or {}) or {}
+        usage: Any = parse_usage(as_object(response.get("usageMetadata"))) or {}
         counted = {key: usage.get(key, 0) for key in ("input_tokens", "output_tokens")}
         self._counts.update(answered=1, **counted)
         price = _price(usage, answered.model)

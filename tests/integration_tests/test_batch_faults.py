@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage
 from langchain_gemini_tools import errors
 from langchain_gemini_tools.batch.folder import Limits
 from langchain_gemini_tools.batch.service import DeveloperService
+from tests.integration_tests.play import get_weather
 from tests.integration_tests.test_batch_jobs import (
     FEW,
     MANY,
@@ -183,6 +184,18 @@ def test_an_item_that_keeps_failing_has_its_typed_error_in_place(
     assert isinstance(found[1][1], kind)
     assert "Bad." in str(found[1][1])
     assert emulator.batches.created == jobs
+
+
+def test_an_item_that_is_refused_names_the_model_and_the_tool(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    words = "GenerateContentRequest.tools[0].function_declarations[0].parameters.properties[city]"
+    emulator.batches.fail_items(lambda _number, _body: {"code": 3, "message": words})
+    bound = make_model().bind_tools([get_weather])
+    ((_, result),) = bound.batch_job(["Weather in Oslo?"], path=tmp_path).results()
+    assert isinstance(result, errors.GeminiInvalidRequestError)
+    assert "Error calling model 'gemini-3.8-flash'" in str(result)
+    assert "(That is tool 'get_weather', parameter 'city'.)" in str(result)
 
 
 def test_the_inputs_of_an_expired_job_are_sent_again(

@@ -222,6 +222,16 @@ def test_a_cache_that_is_gone_is_an_error_that_says_so(
         cached.invoke(QUESTION)
 
 
+def test_a_cache_that_ends_before_its_batch_job_is_an_error_in_place_that_says_so(
+    emulator: Emulator, cached: ChatGemini, tmp_path: Path
+) -> None:
+    job = cached.batch_job([QUESTION], path=tmp_path)
+    emulator.caches.expire(cached.cached_content or "")
+    ((_, result),) = job.results(poll_seconds=0)
+    assert isinstance(result, errors.GeminiPermissionError)
+    assert "has expired or was deleted" in str(result)
+
+
 def test_caches_are_renewed_and_listed_by_the_sdk(emulator: Emulator, cached: ChatGemini) -> None:
     caches, name = cached.client.caches, cached.cached_content or ""
     before = emulator.caches.caches[name].expires_at

@@ -151,6 +151,21 @@ def test_a_response_that_cannot_be_used_is_an_error_in_place_until_the_next_call
     assert sent(emulator) == [1, 1]
 
 
+def test_odd_counts_of_tokens_do_not_end_the_run(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    agent = create_agent(make_model())
+    with pytest.raises(errors.GeminiTimeoutError):
+        run(agent, tmp_path, ASKED[:2], timeout_seconds=0)
+    (known,) = emulator.batches.jobs.values()
+    while known.state != "SUCCEEDED":
+        make_model().client.batches.get(name=known.name)
+    known.results[0]["response"]["usageMetadata"] = [1]
+    results = run(agent, tmp_path, ASKED[:2])
+    assert not results.errors
+    assert results.output_tokens == results[1]["messages"][-1].usage_metadata["output_tokens"]
+
+
 def test_an_expired_job_is_sent_again(emulator: Emulator, agent: Any, tmp_path: Path) -> None:
     emulator.batches.end("SUCCEEDED", "EXPIRED")
     check(emulator, run(agent, tmp_path, MANY), 40)
