@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import sqlite3
 import threading
@@ -35,7 +36,6 @@ from langchain_gemini_tools.errors import BatchJobError, InvalidOptionError
 from langchain_gemini_tools.wire.metadata import parse_usage
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Iterator
     from pathlib import Path
     from typing import BinaryIO
@@ -179,6 +179,8 @@ class Waves:
         if not count:
             raise InvalidOptionError("There are no inputs. Pass at least one.")
         if not self._run.is_complete:
+            assert self._inputs is not None  # noqa: S101 - the folder is open
+            os.fsync(self._inputs.fileno())
             self._save(replace(self._run, is_complete=True))
 
     def _difference(self, what: str) -> InvalidOptionError:

@@ -108,6 +108,7 @@ def test_a_batch_job_and_agents_in_batches_use_a_cache(
 ) -> None:
     job = cached.bind_tools([get_weather]).batch_job([QUESTION], path=tmp_path / "job")
     ((_, message),) = job.results(poll_seconds=0)
+    assert isinstance(message, AIMessage)
     assert message.tool_calls[0]["name"] == "get_weather"
     agent = create_agent(cached, [get_weather], system_prompt=HANDBOOK)
     inputs = [{"messages": QUESTION}]

@@ -280,6 +280,30 @@ def test_a_full_disk_is_an_error_of_the_system_that_says_what_to_do(
     assert sent(emulator) == [40, 40]
 
 
+def test_what_a_run_needs_survives_the_end_of_the_machine(
+    agent: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[int] = set()
+    renamed: set[Path] = set()
+    sync, rename = os.fsync, os.replace
+
+    def note_sync(file: int) -> None:
+        sync(file)
+        synced.add(os.fstat(file).st_ino)
+        renamed.difference_update([each for each in renamed if each.stat().st_ino in synced])
+
+    def note_rename(source: Any, target: Any) -> None:
+        rename(source, target)
+        renamed.add(Path(target).parent)
+        synced.discard(Path(target).parent.stat().st_ino)
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(os, "replace", note_rename)
+    run(agent, tmp_path)
+    assert renamed == set()  # each new name is on disk
+    assert (tmp_path / "inputs.txt").stat().st_ino in synced
+
+
 def test_two_calls_at_once_make_one_run(emulator: Emulator, agent: Any, tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(lambda _: run(agent, tmp_path), range(2))
