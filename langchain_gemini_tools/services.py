@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -28,10 +28,8 @@ from langchain_gemini_tools.wire.rejections import CACHED_FIELDS
 from langchain_gemini_tools.wire.tools.builtin import reject_credentials
 
 if TYPE_CHECKING:
-    from langchain_gemini_tools.batch import BatchJob
+    from langchain_gemini_tools.batch import BatchJob, BatchSource
     from langchain_gemini_tools.wire.request import RenderedRequest
-
-Result = TypeVar("Result")
 
 _ON_GENERATE_CONTENT = {
     "api": "generate_content",
@@ -90,6 +88,11 @@ class GeminiServices(GeminiAccess):
         settings = _render_expiry(ttl, expire_time)
         if display_name:
             settings["display_name"] = display_name
+        if name is not None and settings:
+            raise InvalidOptionError(
+                f"The context cache {name!r} exists, so it has its own end and name: leave out "
+                "ttl, expire_time and display_name. model.client.caches.update renews it."
+            )
         options = {"tools": tools, "tool_choice": tool_choice}
         contents = _cache_of(self, given, options, settings, name)
         copied = self.model_copy(update={"cached_content": contents.name})
@@ -147,38 +150,7 @@ class GeminiServices(GeminiAccess):
             InvalidInputError: An input cannot be sent, or differs from the one at `path`.
             GeminiAPIError: The API did not create the job. Make the same call again.
         """
-        return self._batch_job(
-            inputs,
-            path=path,
-            name=name,
-            submit=submit,
-            webhooks=webhooks,
-            storage=storage,
-            config=config,
-            kwargs=kwargs,
-            finish=lambda message: message,
-        )
-
-    async def abatch_job(
-        self, inputs: Iterable[LanguageModelInput] | None = None, **arguments: Any
-    ) -> BatchJob[AIMessage]:
-        """Make a batch job as `batch_job` does, without blocking the event loop."""
-        return await asyncio.to_thread(partial(self.batch_job, inputs, **arguments))
-
-    def _batch_job(  # noqa: PLR0913
-        self,
-        inputs: Iterable[LanguageModelInput] | None,
-        *,
-        path: str | os.PathLike[str] | None,
-        name: str | None,
-        submit: bool,
-        webhooks: Mapping[str, Any] | None,
-        storage: str | None,
-        config: RunnableConfig | None,
-        kwargs: Mapping[str, Any],
-        finish: Callable[[AIMessage], Result],
-    ) -> BatchJob[Result]:
-        from langchain_gemini_tools.batch import BatchJob, BatchSource
+        from langchain_gemini_tools.batch import BatchJob
 
         has_place = path is not None if name is None else inputs is None
         if not has_place:
@@ -191,20 +163,8 @@ class GeminiServices(GeminiAccess):
                 f"config must be a dict, not {type(config).__name__}. Pass one such as "
                 "{'callbacks': [...]}."
             )
-        invocation = self._batch_invocation(None, kwargs)
-        shown = {**kwargs}
-        shown.pop("ls_structured_output_format", None)  # as langchain-core does
-        source = BatchSource(
-            template=self._render([HumanMessage("template")], invocation),
-            render=lambda each: self._render(self._convert_input(each).to_messages(), invocation),
-            client=self._client,
-            retries=retry_policy(invocation),
-            chat_model=self,
-            params=self._get_invocation_params(**shown),
-            metadata={**self._get_ls_params(**shown)},
-            finish=finish,
-        )
-        job: BatchJob[Result] = BatchJob(
+        source = self._batch_source(kwargs)
+        job: BatchJob[AIMessage] = BatchJob(
             source, path, webhooks=webhooks, storage=storage, config=config
         )
         if name is not None:
@@ -214,6 +174,28 @@ class GeminiServices(GeminiAccess):
         if submit:
             job.submit()
         return job
+
+    async def abatch_job(
+        self, inputs: Iterable[LanguageModelInput] | None = None, **arguments: Any
+    ) -> BatchJob[AIMessage]:
+        """Make a batch job as `batch_job` does, without blocking the event loop."""
+        return await asyncio.to_thread(partial(self.batch_job, inputs, **arguments))
+
+    def _batch_source(self, kwargs: Mapping[str, Any]) -> BatchSource:
+        from langchain_gemini_tools.batch import BatchSource
+
+        invocation = self._batch_invocation(None, kwargs)
+        shown = {**kwargs}
+        shown.pop("ls_structured_output_format", None)  # as langchain-core does
+        return BatchSource(
+            template=self._render([HumanMessage("template")], invocation),
+            render=lambda each: self._render(self._convert_input(each).to_messages(), invocation),
+            client=self._client,
+            retries=retry_policy(invocation),
+            chat_model=self,
+            params=self._get_invocation_params(**shown),
+            metadata={**self._get_ls_params(**shown)},
+        )
 
     def _batch_invocation(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> Invocation:
         """Resolve the options of a request in a batch, and reject those that batches lack."""
@@ -226,9 +208,13 @@ class GeminiServices(GeminiAccess):
         return invocation
 
     def _batch_options(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options with the form of schemas that is safe in batches, unless it is set."""
-        levels = [spelled_as_fields(self.model_kwargs), spelled_as_fields(kwargs)]
-        if self.tool_schema or any(level.get("tool_schema") for level in levels):
+        """Return the options with the form of schemas that is safe in batches, unless it is set.
+
+        Tools that are in a context cache are not sent, and keep the form that they have there.
+        """
+        given = {**spelled_as_fields(self.model_kwargs), **spelled_as_fields(kwargs)}
+        has_cache = given.get("cached_content", self.cached_content)
+        if self.tool_schema or given.get("tool_schema") or has_cache:
             return dict(kwargs)
         return {**kwargs, "tool_schema": "openapi"}
 
@@ -448,8 +434,15 @@ def _render_expiry(
         end = datetime.fromisoformat(expire_time) if isinstance(expire_time, str) else expire_time
     except ValueError as error:
         raise InvalidOptionError(f"expire_time={expire_time!r} is not an ISO 8601 time.") from error
+    if not isinstance(end, datetime):
+        raise InvalidOptionError(
+            f"expire_time must be a datetime or an ISO 8601 time, not {end!r}. Use ttl for a "
+            "number of seconds or a timedelta."
+        )
     if end.tzinfo is None:
         raise InvalidOptionError("expire_time needs a time zone, such as datetime.now(UTC).")
+    if end <= datetime.now(UTC):
+        raise InvalidOptionError(f"expire_time={str(end)!r} is not in the future.")
     return {"expire_time": end.astimezone(UTC)}
 
 
@@ -457,7 +450,7 @@ def _render_seconds(ttl: str | float | timedelta) -> str:
     given = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
     try:
         seconds = float(given.removesuffix("s") if isinstance(given, str) else given)
-    except ValueError:
+    except (TypeError, ValueError, OverflowError):
         seconds = 0.0
     if not 0 < seconds < float("inf"):
         raise InvalidOptionError(f"ttl must be seconds such as 300 or '300s', not {ttl!r}.")

@@ -235,6 +235,13 @@ class Folder:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, self.path / name)  # noqa: PTH105
+            if hasattr(os, "O_DIRECTORY"):  # not on Windows
+                # The new name is on disk, too: otherwise the end of the machine takes it back.
+                folder = os.open(self.path, os.O_DIRECTORY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
         except OSError as error:
             error.add_note(
                 f"{self.path / name} was not written. The batch job is as it was before: make the "

@@ -218,7 +218,7 @@ def evaluate(
         return ItemOutcome(error=error, next_body=request.continued(token))
 
     for attempt in attempts:
-        if (error := _error_in(attempt, source.client)) is not None:
+        if (error := _error_in(attempt, source)) is not None:
             failures += 1
             if first_body and error.is_retryable and failures <= invocation.max_retries:
                 outcome = following(error, find_next_token(hops[-1]) if hops else None)
@@ -253,7 +253,7 @@ def _unfinished() -> BatchJobError:
 
 
 def _error_in(
-    attempt: JsonObject | JobPart, client: GeminiClient
+    attempt: JsonObject | JobPart, source: BatchSource
 ) -> GeminiAPIError | UnreadableResponseError | None:
     """Return the error of an item; None if it has a response."""
     if isinstance(attempt, JobPart):
@@ -269,7 +269,9 @@ def _error_in(
     # Items have a code of google.rpc, those of Vertex AI the HTTP status itself.
     code, name = find_http_status(status.get("code"))
     details = {"error": {"status": name, **status, "code": code}}
-    return map_api_error(code, client.redacted(details))
+    error = map_api_error(code, source.client.redacted(details))
+    source.template.name_tools(error)
+    return error
 
 
 def _missing(part: JobPart) -> BatchJobError:
@@ -321,8 +323,6 @@ def read_results(
         raise BatchJobError(f"{part.job} ended as {part.state} without results{part.reason}.")
     reporter = ItemReporter(source, config)
     for index, outcome in evaluate_all(source, folder, manifest):
-        if outcome.next_body and not manifest.is_collected:
-            continue
         if reporter.is_heard:
             first = manifest.find_part(index)
             body = b"{}" if first.is_foreign else folder.first_request(first, index)

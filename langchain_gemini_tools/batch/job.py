@@ -30,6 +30,7 @@ from langchain_gemini_tools.batch.items import (
 from langchain_gemini_tools.batch.service import KNOWN_STATES, BatchStatus, make_service
 from langchain_gemini_tools.errors import (
     BatchJobError,
+    GeminiAPIError,
     GeminiNotFoundError,
     GeminiPermissionError,
     GeminiRateLimitError,
@@ -249,30 +250,39 @@ class BatchJob(Generic[Result]):
         Failed items that can be sent again, responses that are not complete, and inputs of expired
         jobs go into a further job.
         """
-        failure: Exception | None = None
         with self._folder.lock():
-            manifest = self._folder.require()
-            for number in range(len(manifest.parts)):
-                part = manifest.parts[number]
-                try:
-                    if part.job is None and not part.is_collected:
-                        manifest = self._submit(manifest, part)
-                    elif part.job and not part.is_collected:
-                        manifest = self._poll_part(manifest, part, part.job)
-                except (GeminiNotFoundError, UnreadableResponseError, BatchJobError) as error:
-                    failure = failure or error  # after the other jobs, which have results
-                    manifest = self._folder.require()
+            later = GeminiNotFoundError, UnreadableResponseError, BatchJobError
+            return BatchStatus.of(self._each_part(self._folder.require(), self._poll_part, *later))
+
+    def _each_part(
+        self,
+        manifest: Manifest,
+        work: Callable[[Manifest, JobPart], Manifest],
+        *later: type[Exception],
+    ) -> Manifest:
+        """Call `work` with each part; raise the first of some errors only after the last part."""
+        failure: Exception | None = None
+        for number in range(len(manifest.parts)):
+            try:
+                manifest = work(manifest, manifest.parts[number])
+            except later as error:
+                failure = failure or error
+                manifest = self._folder.require()
         if failure:
             raise failure
-        return BatchStatus.of(manifest)
+        return manifest
 
-    def _poll_part(self, manifest: Manifest, part: JobPart, name: str) -> Manifest:
+    def _poll_part(self, manifest: Manifest, part: JobPart) -> Manifest:
+        if part.is_collected:
+            return manifest
+        if part.job is None:
+            return self._submit(manifest, part)
         try:
-            report = self._service.get(name)
+            report = self._service.get(part.job)
         except GeminiNotFoundError as error:
             error.add_note(
-                f"The API has no {name}. It may have been deleted, or the key belongs to another "
-                "project. Use another path to send the inputs again."
+                f"The API has no {part.job}. It may have been deleted, or the key belongs to "
+                "another project. Use another path to send the inputs again."
             )
             raise
         if report.state not in KNOWN_STATES | self._odd_states:
@@ -324,11 +334,14 @@ class BatchJob(Generic[Result]):
         with self._folder.lock():
             manifest = replace(self._folder.require(), is_cancelled=True)
             self._folder.save(manifest)
-            for part in manifest.parts:
-                if part.job and not part.is_collected:
-                    self._service.cancel(part.job)
-                elif not part.is_collected:
-                    manifest = self._submit(manifest, part)
+            self._each_part(manifest, self._cancel_part, GeminiAPIError)
+
+    def _cancel_part(self, manifest: Manifest, part: JobPart) -> Manifest:
+        if part.job and not part.is_collected:
+            self._service.cancel(part.job)
+        elif not part.is_collected:
+            manifest = self._submit(manifest, part)
+        return manifest
 
     def resend(self) -> None:
         """Send the inputs that have no result again, such as those of a cancelled job."""

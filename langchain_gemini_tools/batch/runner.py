@@ -111,7 +111,7 @@ def ask_in_batches(asker: Asker, request: RenderedRequest, source: BatchSource) 
     while True:
         question = {"type": REQUEST_TYPE, "model": source.model, "call": call}
         answer = asker.ask({**question, "body": body.decode()})
-        if failed and not attempts and answer["call"][1] != call[1]:
+        if failed and not attempts and answer["call"] != call:
             asker.keep(answer)  # the agent has handled the failure, and made another call
             outcome = failed
             break
@@ -131,20 +131,19 @@ def ask_in_batches(asker: Asker, request: RenderedRequest, source: BatchSource) 
     return outcome.result
 
 
-def _identify(request: RenderedRequest) -> list[str]:
-    """Return the digests of a whole request, and of its messages and model."""
+def _identify(request: RenderedRequest) -> str:
+    """Return a digest of the messages and the model of a request.
+
+    What differs elsewhere, such as the time in a system prompt, is not another call.
+    """
     contents = encode_json(request.body.get("contents"), is_large=True)
-    model = request.invocation.model.encode()
-    return [_digest(model + request.encoded), _digest(model + contents)]
+    # In place of a lone surrogate, a request has U+FFFD, and LangGraph's checkpoints have "?".
+    contents = contents.replace("\ufffd".encode(), b"?")
+    return hashlib.sha256(request.invocation.model.encode() + contents).hexdigest()[:32]
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:32]
-
-
-def _check_same_call(answered: list[str], call: list[str]) -> None:
-    # What differs outside of the messages, such as the time in a system prompt, is not an error.
-    if answered[1] != call[1]:
+def _check_same_call(answered: str, call: str) -> None:
+    if answered != call:
         raise InvalidOptionError(
             "The answer of the batch belongs to another call of the model in the same node. "
             "LangGraph runs a node again when it resumes, so a node must repeat its calls in the "
@@ -171,7 +170,7 @@ class AgentRequest:
     """Identifies it among the requests of its agent; see `graph_runner`."""
     model: str
     body: bytes
-    call: list[str]
+    call: str
     """Identifies the call of the model; see `ask_in_batches`."""
     line: JsonObject | None = None
     """The result, as the service returned it; None if there is none."""
@@ -238,7 +237,7 @@ class Runner(ABC):
 def request_of(key: str, question: JsonObject) -> AgentRequest:
     """Return the request that a question of a model is about."""
     body = str(question["body"]).encode()
-    return AgentRequest(key, question["model"], body, list(question["call"]))
+    return AgentRequest(key, question["model"], body, question["call"])
 
 
 def lost_state(where: str, index: int, remedy: str) -> InvalidOptionError:

@@ -79,12 +79,8 @@ class JobReport:
 
     @property
     def is_final(self) -> bool:
-        """Whether the job has ended, and its results can be read.
-
-        A job can be SUCCEEDED before it names its results.
-        """
-        has_results = self.output is not None or self.inline is not None
-        return self.state in FINAL_STATES and (has_results or self.state not in SUCCESSFUL_STATES)
+        """Whether the job has ended."""
+        return self.state in FINAL_STATES
 
     def noted_in(self, part: JobPart) -> JobPart:
         """Return the part of a folder with what is kept of the report."""
@@ -210,6 +206,9 @@ class BatchService(ABC):
         Raises:
             GeminiNotFoundError, GeminiPermissionError: They cannot be read, perhaps not yet.
         """
+        has_results = report.output is not None or report.inline is not None
+        if report.state in SUCCESSFUL_STATES and not has_results:
+            raise GeminiNotFoundError(f"{report.name} is {report.state}, but names no results.")
 
         def attempt() -> None:
             target.seek(0)
@@ -384,10 +383,10 @@ class DeveloperService(BatchService):
     def delete_files(self, part: JobPart) -> None:
         """Delete the uploaded requests. The API deletes the results with the job."""
         if part.file:
-            delete = partial(_delete_file, name=part.file)
+            name = part.file
             # Reported: for a file that does not exist, the API says that access is denied.
             with suppress(GeminiNotFoundError, GeminiPermissionError):
-                self._call(delete)
+                self._call(lambda sdk: sdk.files.delete(name=name))
 
     def _create(self, sdk: SdkClient) -> object:
         return sdk.batches.create(model=self._model, src="files/replaced")  # by our body
@@ -424,10 +423,6 @@ class DeveloperService(BatchService):
 
 def _is_inline(part: JobPart) -> bool:
     return part.count <= _MAX_INLINE.max_requests and part.size <= _MAX_INLINE.max_bytes
-
-
-def _delete_file(sdk: SdkClient, name: str) -> object:
-    return sdk.files.delete(name=name)
 
 
 def make_service(

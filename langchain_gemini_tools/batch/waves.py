@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import sqlite3
 import threading
@@ -30,12 +31,11 @@ from langchain_gemini_tools.batch.agents import Wave
 from langchain_gemini_tools.batch.folder import Folder
 from langchain_gemini_tools.batch.job import BatchJob
 from langchain_gemini_tools.batch.runner import AgentRequest
-from langchain_gemini_tools.batch.service import RESENT_STATES
+from langchain_gemini_tools.batch.service import RESENT_STATES, as_object
 from langchain_gemini_tools.errors import BatchJobError, InvalidOptionError
 from langchain_gemini_tools.wire.metadata import parse_usage
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Iterator
     from pathlib import Path
     from typing import BinaryIO
@@ -179,6 +179,8 @@ class Waves:
         if not count:
             raise InvalidOptionError("There are no inputs. Pass at least one.")
         if not self._run.is_complete:
+            assert self._inputs is not None  # noqa: S101 - the folder is open
+            os.fsync(self._inputs.fileno())
             self._save(replace(self._run, is_complete=True))
 
     def _difference(self, what: str) -> InvalidOptionError:
@@ -191,7 +193,7 @@ class Waves:
     @_using_temporary_file()
     def add(self, agent: int, requests: Iterable[AgentRequest]) -> None:
         """Keep the requests that an agent waits for, for the next wave."""
-        rows = [(agent, each.id, each.model, json.dumps(each.call), each.body) for each in requests]
+        rows = [(agent, each.id, each.model, each.call, each.body) for each in requests]
         with self._lock:
             self._pending.executemany("INSERT INTO pending VALUES (?, ?, ?, ?, ?)", rows)
 
@@ -225,7 +227,7 @@ class Waves:
         with Folder(self._wave_path(number)).replacing("waiting.jsonl") as waiting:
             for agent, key, model, call in self._pending.execute(query):
                 job = models.index(model)
-                entry = [agent, key, job, next(places[job]), json.loads(call)]
+                entry = [agent, key, job, next(places[job]), call]
                 waiting.write(json.dumps(entry).encode() + b"\n")
         wave = Wave(number, sum(map(next, places)), models)
         self._save(replace(self._run, waves=(*self.waves, wave)))
@@ -338,7 +340,7 @@ class Tally:
         if not isinstance(response, dict):
             self._counts["failed"] += 1
             return
-        usage: Any = parse_usage(response.get("usageMetadata") or {}) or {}
+        usage: Any = parse_usage(as_object(response.get("usageMetadata"))) or {}
         counted = {key: usage.get(key, 0) for key in ("input_tokens", "output_tokens")}
         self._counts.update(answered=1, **counted)
         price = _price(usage, answered.model)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from langchain_gemini_tools import ChatGemini
+    from langchain_gemini_tools.batch import BatchStatus
     from langchain_gemini_tools.testing.fake import Emulator
     from langchain_gemini_tools.testing.fake.batches import FakeFile
     from langchain_gemini_tools.testing.fake.responses import Outgoing
@@ -418,6 +419,27 @@ def answer_with(emulator: Emulator, change: Callable[[dict[str, Any]], object]) 
         return described
 
     known.describe = changed  # type: ignore[method-assign]
+
+
+def test_a_job_that_never_names_its_results_ends_the_waiting(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    made = make_model().batch_job(questions(FEW), path=tmp_path)
+
+    def hide_results(described: dict[str, Any]) -> None:
+        described.pop("response", None)
+        described["metadata"].pop("output", None)
+
+    (known,) = emulator.batches.jobs.values()
+    describe = known.describe
+    answer_with(emulator, hide_results)
+    seen: list[BatchStatus] = []
+    with pytest.raises(errors.GeminiNotFoundError, match="is SUCCEEDED, but names no results"):
+        made.wait(on_poll=seen.append)
+    assert 10 < len(seen) < 30
+    known.describe = describe  # type: ignore[method-assign]
+    check_answers(made.results(), FEW)
+    assert emulator.batches.created == 1
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage
 from langchain_gemini_tools import errors
 from langchain_gemini_tools.batch.folder import Limits
 from langchain_gemini_tools.batch.service import DeveloperService
+from tests.integration_tests.play import get_weather
 from tests.integration_tests.test_batch_jobs import (
     FEW,
     MANY,
@@ -185,6 +186,18 @@ def test_an_item_that_keeps_failing_has_its_typed_error_in_place(
     assert emulator.batches.created == jobs
 
 
+def test_an_item_that_is_refused_names_the_model_and_the_tool(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    words = "GenerateContentRequest.tools[0].function_declarations[0].parameters.properties[city]"
+    emulator.batches.fail_items(lambda _number, _body: {"code": 3, "message": words})
+    bound = make_model().bind_tools([get_weather])
+    ((_, result),) = bound.batch_job(["Weather in Oslo?"], path=tmp_path).results()
+    assert isinstance(result, errors.GeminiInvalidRequestError)
+    assert "Error calling model 'gemini-3.8-flash'" in str(result)
+    assert "(That is tool 'get_weather', parameter 'city'.)" in str(result)
+
+
 def test_the_inputs_of_an_expired_job_are_sent_again(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
@@ -259,6 +272,18 @@ def test_a_job_whose_creation_was_lost_is_cancelled_too(
     (known,) = emulator.batches.jobs.values()
     assert known.state == "CANCELLED"
     assert made.names == [known.name]
+
+
+def test_a_job_that_is_gone_does_not_keep_the_others_from_being_cancelled(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DeveloperService, "limits", Limits(20, 10**9))
+    made = make_model().batch_job(questions(MANY), path=tmp_path)
+    gone, other = made.names
+    del emulator.batches.jobs[gone]
+    with pytest.raises(errors.GeminiNotFoundError):
+        made.cancel()
+    assert emulator.batches.jobs[other].state == "CANCELLED"
 
 
 def test_a_long_response_of_a_cancelled_job_is_an_error_until_it_is_sent_again(

@@ -19,7 +19,7 @@ from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import BaseModel
 
-from langchain_gemini_tools import ToolLoop, create_context_cache, errors
+from langchain_gemini_tools import ToolLoop, create_context_cache, errors, run_in_batches
 from langchain_gemini_tools.testing.fake import ACCESS_TOKEN, API_KEY
 from tests.integration_tests.play import get_weather
 from tests.rotation import WAYS
@@ -101,6 +101,23 @@ def test_a_tool_loop_uses_a_cache(emulator: Emulator, cached: ChatGemini) -> Non
     result = ToolLoop(cached, [get_weather]).invoke(QUESTION)
     assert "Sunny in Oslo" in result.text
     assert _sent(emulator) == {"cachedContent": cached.cached_content}
+
+
+def test_a_batch_job_and_agents_in_batches_use_a_cache(
+    emulator: Emulator, cached: ChatGemini, tmp_path: Path
+) -> None:
+    job = cached.bind_tools([get_weather]).batch_job([QUESTION], path=tmp_path / "job")
+    ((_, message),) = job.results(poll_seconds=0)
+    assert isinstance(message, AIMessage)
+    assert message.tool_calls[0]["name"] == "get_weather"
+    agent = create_agent(cached, [get_weather], system_prompt=HANDBOOK)
+    inputs = [{"messages": QUESTION}]
+    (state,) = run_in_batches(agent, inputs, path=tmp_path / "run", poll_seconds=0, progress=False)
+    assert "Sunny in Oslo" in state["messages"][-1].text
+    bodies = [body for each in emulator.batches.jobs.values() for _, body in each.items]
+    assert len(bodies) == 3
+    assert [body["cachedContent"] for body in bodies] == [cached.cached_content] * 3
+    assert not [body for body in bodies if "tools" in body or "systemInstruction" in body]
 
 
 @pytest.mark.parametrize("repeats", [True, False], ids=["repeated", "left out"])
@@ -206,6 +223,16 @@ def test_a_cache_that_is_gone_is_an_error_that_says_so(
         cached.invoke(QUESTION)
 
 
+def test_a_cache_that_ends_before_its_batch_job_is_an_error_in_place_that_says_so(
+    emulator: Emulator, cached: ChatGemini, tmp_path: Path
+) -> None:
+    job = cached.batch_job([QUESTION], path=tmp_path)
+    emulator.caches.expire(cached.cached_content or "")
+    ((_, result),) = job.results(poll_seconds=0)
+    assert isinstance(result, errors.GeminiPermissionError)
+    assert "has expired or was deleted" in str(result)
+
+
 def test_caches_are_renewed_and_listed_by_the_sdk(emulator: Emulator, cached: ChatGemini) -> None:
     caches, name = cached.client.caches, cached.cached_content or ""
     before = emulator.caches.caches[name].expires_at
@@ -273,6 +300,19 @@ def test_a_small_cache_is_an_error_of_the_api(make_model: MakeModel) -> None:
             {"system": HANDBOOK, "expire_time": "tomorrow"},
             "expire_time='tomorrow' is not an ISO 8601 time",
         ),
+        (
+            "gemini-3.8-flash",
+            {"system": HANDBOOK, "expire_time": 3600},
+            "expire_time must be a datetime or an ISO 8601 time, not 3600. Use ttl",
+        ),
+        (
+            "gemini-3.8-flash",
+            {"system": HANDBOOK, "expire_time": datetime(2020, 1, 1, tzinfo=UTC)},
+            "is not in the future",
+        ),
+        ("gemini-3.8-flash", {"name": "cachedContents/a", "ttl": 5}, "has its own end and name"),
+        ("gemini-3.8-flash", {"system": HANDBOOK, "ttl": [5]}, "ttl must be seconds"),
+        ("gemini-3.8-flash", {"system": HANDBOOK, "ttl": 10**400}, "ttl must be seconds"),
         ("gemini-3.8-flash", {"system": HANDBOOK, "ttl": -5}, "ttl must be seconds"),
         ("gemini-3.8-flash", {"system": HANDBOOK, "ttl": "an hour"}, "ttl must be seconds"),
         ("gemini-3.8-flash", {"system": HANDBOOK, "ttl": float("nan")}, "must be seconds"),

@@ -633,6 +633,20 @@ def test_messages_as_inputs_may_be_passed_again(
     assert sent(emulator) == [1, 1]
 
 
+def test_texts_with_lone_surrogates_are_answered_once(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    def get_weather(city: str) -> str:
+        """Current weather in a city."""
+        return f"Sunny in {city}, says a file with \udce4."
+
+    agent = create_agent(make_model(), [get_weather])
+    asked = [{"messages": "Weather in Oslo? \ud83d"}]
+    results = run_in_batches(agent, asked, path=tmp_path, progress=False)
+    assert "Sunny in Oslo" in results[0]["messages"][-1].text
+    assert sent(emulator) == [1, 1]
+
+
 def test_a_checkpointer_without_the_agents_is_rejected_before_anything_is_sent_again(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:

@@ -151,6 +151,21 @@ def test_a_response_that_cannot_be_used_is_an_error_in_place_until_the_next_call
     assert sent(emulator) == [1, 1]
 
 
+def test_odd_counts_of_tokens_do_not_end_the_run(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    agent = create_agent(make_model())
+    with pytest.raises(errors.GeminiTimeoutError):
+        run(agent, tmp_path, ASKED[:2], timeout_seconds=0)
+    (known,) = emulator.batches.jobs.values()
+    while known.state != "SUCCEEDED":
+        make_model().client.batches.get(name=known.name)
+    known.results[0]["response"]["usageMetadata"] = [1]
+    results = run(agent, tmp_path, ASKED[:2])
+    assert not results.errors
+    assert results.output_tokens == results[1]["messages"][-1].usage_metadata["output_tokens"]
+
+
 def test_an_expired_job_is_sent_again(emulator: Emulator, agent: Any, tmp_path: Path) -> None:
     emulator.batches.end("SUCCEEDED", "EXPIRED")
     check(emulator, run(agent, tmp_path, MANY), 40)
@@ -263,6 +278,30 @@ def test_a_full_disk_is_an_error_of_the_system_that_says_what_to_do(
             run(agent, tmp_path, MANY)
     check(emulator, run(agent, tmp_path, MANY), 40)
     assert sent(emulator) == [40, 40]
+
+
+def test_what_a_run_needs_survives_the_end_of_the_machine(
+    agent: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[int] = set()
+    renamed: set[Path] = set()
+    sync, rename = os.fsync, os.replace
+
+    def note_sync(file: int) -> None:
+        sync(file)
+        synced.add(os.fstat(file).st_ino)
+        renamed.difference_update([each for each in renamed if each.stat().st_ino in synced])
+
+    def note_rename(source: Any, target: Any) -> None:
+        rename(source, target)
+        renamed.add(Path(target).parent)
+        synced.discard(Path(target).parent.stat().st_ino)
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(os, "replace", note_rename)
+    run(agent, tmp_path)
+    assert renamed == set()  # each new name is on disk
+    assert (tmp_path / "inputs.txt").stat().st_ino in synced
 
 
 def test_two_calls_at_once_make_one_run(emulator: Emulator, agent: Any, tmp_path: Path) -> None:
