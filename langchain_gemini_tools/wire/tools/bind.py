@@ -233,11 +233,12 @@ def read_specification(tool: Mapping[str, Any]) -> Specification:
         return _read_named(tool)
     if "title" in tool and isinstance(tool["title"], str):
         return Specification(tool["title"], tool.get("description"), tool)
-    kind = tool.get("type")
-    if "properties" in tool or kind == "object":
+    if _is_schema(tool):
         raise InvalidToolError(
-            "A JSON schema that is used as a tool needs a 'title', which becomes the tool's name."
+            "A JSON schema that is used as a tool needs a 'title', which becomes the tool's name, "
+            "and has to describe an object."
         )
+    kind = tool.get("type")
     raise foreign_tool(kind) if isinstance(kind, str) else unknown_tool(list(tool))
 
 

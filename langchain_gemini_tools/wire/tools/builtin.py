@@ -316,9 +316,10 @@ def unknown_tool(keys: list[str]) -> InvalidToolError:
     known = ", ".join(map(snake, BUILTIN_TOOLS))
     meant = next(filter(None, map(misspelled, keys)), None)
     hint = f" Did you mean {meant!r}?" if meant else ""
+    given = f"A tool with the keys {', '.join(map(repr, keys))}" if keys else "An empty dict"
     return InvalidToolError(
-        f"A tool with the keys {', '.join(map(repr, keys))} is neither a function, which has a "
-        f"name and a schema, nor one of Gemini's built-in tools: {known}.{hint}"
+        f"{given} is neither a function, which has a name and a schema, nor one of Gemini's "
+        f"built-in tools: {known}.{hint}"
     )
 
 

@@ -309,6 +309,9 @@ def test_nulls_inside_of_an_sdk_declaration_are_kept() -> None:
     ("given", "reason"),
     [
         ({"type": "object", "properties": {}}, "needs a 'title'"),
+        ({"type": "array", "items": {"type": "string"}}, "needs a 'title'"),
+        ({"anyOf": [{"type": "object"}]}, "needs a 'title'"),
+        ({}, "An empty dict is neither a function"),
         ({"name": ""}, "must be a non-empty string"),
         ({"name": "f", "behavior": "NON_BLOCKING"}, "only the Live API"),
         ({"name": "f", "parameters": [{"type": "string"}]}, "needs a 'name'"),
