@@ -162,13 +162,16 @@ def _bind_function(specification: Specification) -> Tool:
     from langchain_gemini_tools.wire.schema.python_types import plain_schema
     from langchain_gemini_tools.wire.schema.read import schema_text
 
+    if not isinstance(specification.description, str | None):
+        raise InvalidToolError(
+            f"Tool {specification.name!r}: its description must be a string, not "
+            f"{specification.description!r}."
+        )
     schemas = (specification.parameters, specification.response)
     try:
         texts = ["null" if each is None else schema_text(plain_schema(each)) for each in schemas]
     except (InvalidToolError, RecursionError, TypeError, ValueError):
         return _clean(specification)  # rejects it, unless its values only are more than JSON
-    if not isinstance(specification.description, str | None):
-        return _clean(specification)
     shared = _shared_tool(specification.name, specification.description, *texts)
     lost = specification.lost_parameters
     return replace(shared, lost_parameters=lost) if lost else shared
@@ -239,7 +242,9 @@ def read_specification(tool: Mapping[str, Any]) -> Specification:
             "and has to describe an object."
         )
     kind = tool.get("type")
-    raise foreign_tool(kind) if isinstance(kind, str) else unknown_tool(list(tool))
+    if isinstance(kind, str) and kind != "function":
+        raise foreign_tool(kind)
+    raise unknown_tool(list(tool))
 
 
 def is_specification(given: Mapping[str, Any]) -> bool:

@@ -313,6 +313,9 @@ def test_nulls_inside_of_an_sdk_declaration_are_kept() -> None:
         ({"anyOf": [{"type": "object"}]}, "needs a 'title'"),
         ({}, "An empty dict is neither a function"),
         ({"name": ""}, "must be a non-empty string"),
+        ({"name": "f", "description": 5}, "Tool 'f': its description must be a string, not 5"),
+        ({"type": "function"}, "with the keys 'type' is neither a function, which has a name"),
+        ({1: {}}, "with the keys 1 is neither a function"),
         ({"name": "f", "behavior": "NON_BLOCKING"}, "only the Live API"),
         ({"name": "f", "parameters": [{"type": "string"}]}, "needs a 'name'"),
         (
