@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, constraints, say
+from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, constraints, describe, say
 from langchain_gemini_tools.wire.schema.python_types import is_generated_title, plain_schema
 from langchain_gemini_tools.wire.schema.read import read_schema
 from langchain_gemini_tools.wire.schema.walk import (
@@ -202,13 +202,6 @@ EXCLUSIVE = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 _TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", dict: "object"}
 _LISTED = ("string", "integer", "number")
 """The types of values that Gemini accepts in an `enum`."""
-
-
-def describe(schema: JsonSchema, sentence: str) -> None:
-    """Add a sentence to the description of a schema, unless it is there already."""
-    description = schema.get("description", "")
-    if sentence and sentence not in description:
-        schema["description"] = f"{description} {sentence}".lstrip()
 
 
 def type_of(value: object) -> str:

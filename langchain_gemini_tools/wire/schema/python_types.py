@@ -30,7 +30,7 @@ from typing_extensions import is_typeddict
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.read import KnownSchema
-from langchain_gemini_tools.wire.tools.bind import Specification, instance_error
+from langchain_gemini_tools.wire.tools.bind import Specification
 
 if typing.TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -94,6 +94,14 @@ def plain_schema(schema: Any) -> Mapping[str, Any] | bool:
             "a dataclass or a JSON schema."
         ) from error
     return {key: value for key, value in described.items() if key != "title"}
+
+
+def instance_error(value: object) -> InvalidToolError:
+    """Return the error for an instance of a class that is described by its fields."""
+    name = type(value).__name__
+    return InvalidToolError(
+        f"{value!r} is an instance of {name}, not a schema. Pass the class {name} itself."
+    )
 
 
 def is_generated_title(title: Any, name: str) -> bool:

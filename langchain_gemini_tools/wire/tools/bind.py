@@ -138,6 +138,8 @@ def _bind_mapping(tool: Mapping[str, Any]) -> Sequence[Tool]:
 
 def _bind_model(tool: Any) -> Sequence[Tool]:
     """Bind google-genai's `types.Tool` or `types.FunctionDeclaration`, or an `mcp.types.Tool`."""
+    from langchain_gemini_tools.wire.schema.python_types import instance_error
+
     keys = _keys_of(DIALECTS)
     if {name for name, _ in tool}.isdisjoint({*keys.parameters, *keys.wrappers, *_DECLARATIONS}):
         raise instance_error(tool)
@@ -489,12 +491,4 @@ def _are_settings(value: object) -> bool:
         and not _is_schema(value)
         and not any(map(_is_schema, value.values()))
         and value.keys().isdisjoint({"name", "description"})
-    )
-
-
-def instance_error(value: object) -> InvalidToolError:
-    """Return the error for an instance of a class that is described by its fields."""
-    name = type(value).__name__
-    return InvalidToolError(
-        f"{value!r} is an instance of {name}, not a schema. Pass the class {name} itself."
     )
