@@ -181,6 +181,18 @@ def test_what_cannot_be_a_function_is_json_output_by_default(
         make_model().with_structured_output(schema, method="function_calling")
 
 
+class Endless(BaseModel):
+    """A value that contains another one."""
+
+    inner: Endless
+
+
+@pytest.mark.parametrize("method", ["function_calling", "json_schema"])
+def test_a_class_that_has_no_finite_value_is_rejected(make_model: MakeModel, method: Any) -> None:
+    with pytest.raises(InvalidToolError, match=r"Endless.* requires itself without end. Make it"):
+        make_model().with_structured_output(Endless, method)
+
+
 def test_json_mode_sends_a_schema_that_is_there(make_model: MakeModel, emulator: Emulator) -> None:
     chain = make_model().with_structured_output(City, method="json_mode")
     assert chain.invoke(QUESTION) == City(name="Oslo", people=700000)

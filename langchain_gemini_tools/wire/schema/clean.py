@@ -26,6 +26,7 @@ from langchain_gemini_tools.wire.schema.walk import (
     Child,
     TooLargeError,
     cyclic_references,
+    endless_definitions,
     map_children,
     reference_graph,
     resolve,
@@ -102,6 +103,11 @@ def clean_response_schema(schema: Any) -> JsonSchema:
     cleaned = clean_schema(schema)
     if isinstance(schema, Mapping) and schema and not cleaned:
         raise InvalidToolError(f"{schema!r} is not a schema: it has no keyword that Gemini knows.")
+    if endless := endless_definitions(cleaned):
+        raise InvalidToolError(
+            f"The definition {endless[0]!r} requires itself without end. Make it optional, or a "
+            "list."
+        )
     return cleaned
 
 

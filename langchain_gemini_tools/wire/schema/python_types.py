@@ -99,9 +99,10 @@ def plain_schema(schema: Any) -> Mapping[str, Any] | bool:
 def instance_error(value: object) -> InvalidToolError:
     """Return the error for an instance of a class that is described by its fields."""
     name = type(value).__name__
-    return InvalidToolError(
-        f"{value!r} is an instance of {name}, not a schema. Pass the class {name} itself."
-    )
+    way_out = f"Pass the class {name} itself."
+    if hasattr(value, "get_tools"):  # a toolkit of LangChain
+        way_out = "Pass its tools: `get_tools()` returns them."
+    return InvalidToolError(f"{value!r} is an instance of {name}, not a schema. {way_out}")
 
 
 def is_generated_title(title: Any, name: str) -> bool:

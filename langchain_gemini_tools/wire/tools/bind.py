@@ -288,8 +288,8 @@ def _read_named(tool: Mapping[str, Any]) -> Specification:
             parameters=_read_parameters(keys.parameters[key], tool[key]) if key else None,
             response=_unwrap(response),
         )
-    except InvalidToolError:
-        raise
+    except InvalidToolError as error:
+        raise InvalidToolError(f"Tool {name!r}: {error}") from error
     except (ValueError, RecursionError) as error:
         raise InvalidToolError(
             f"Tool {name!r}: its schema is a string that is not valid JSON: {error}."
