@@ -93,8 +93,9 @@ class StructuredOutputMethod:
         """Return a runnable whose output is an instance of a schema.
 
         Args:
-            schema: A Pydantic class, a TypedDict, a JSON schema, a function's specification, or
-                another type (`list[City]`, an enum, a `Literal`), which JSON output describes.
+            schema: A Pydantic class, a dataclass, a TypedDict, a JSON schema, a function's
+                specification, or another type (`list[City]`, an enum, a `Literal`), which JSON
+                output describes.
             method: `"function_calling"` forces a tool call with the schema. `"json_schema"` uses
                 the API's JSON output with the schema. `"json_mode"` does the same; without a
                 schema it returns JSON as your prompt describes it. By default

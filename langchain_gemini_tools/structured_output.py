@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, cast, get_args
 
@@ -280,12 +280,17 @@ def tools_parser(schema: Any, tool_name: str) -> Runnable[AIMessage, Any]:
     """Return a parser for the arguments of the first call of `tool_name`, which must be there."""
     if _is_pydantic(schema):
         return _PydanticCallParser(tools=[schema], first_tool_only=True, tool_name=tool_name)
-    return _CallParser(key_name=tool_name, first_tool_only=True)
+    return _CallParser(
+        key_name=tool_name, first_tool_only=True, output_type=_validated_type(schema)
+    )
 
 
 class _CallParser(JsonOutputKeyToolsParser):
+    output_type: Any = None
+
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
-        return _parse_call(super().parse_result, self.key_name, result[0], partial=partial)
+        value = _parse_call(super().parse_result, self.key_name, result[0], partial=partial)
+        return _validate(value, self.output_type, result[0], partial=partial)
 
 
 class _PydanticCallParser(PydanticToolsParser):
@@ -346,13 +351,15 @@ def json_parser(
     """
     if _is_pydantic(schema):
         return _WholePydanticParser(pydantic_object=schema)
-    if is_plain_type(schema):
-        return _PlainTypeParser(output_type=schema)
-    return _WholeJsonParser(checked_schema=checked_schema)
+    output_type = _validated_type(schema)
+    return _WholeJsonParser(
+        output_type=output_type, checked_schema=checked_schema if output_type is None else None
+    )
 
 
 class _WholeJsonParser(JsonOutputParser):
     checked_schema: dict[str, Any] | None = None
+    output_type: Any = None
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
         partial = _is_partial(result[0], partial=partial)
@@ -360,23 +367,27 @@ class _WholeJsonParser(JsonOutputParser):
         mismatch = find_mismatch(value, self.checked_schema) if self.checked_schema else None
         if mismatch and not partial:
             raise _unreadable(result[0], f"The response does not match its schema. {mismatch}")
+        return _validate(value, self.output_type, result[0], partial=partial)
+
+
+def _validated_type(schema: Any) -> Any:
+    """Return the type of which the output is an instance: `list[City]`, an enum, a dataclass.
+
+    None if the output is plain JSON, as it is for a TypedDict.
+    """
+    return schema if is_plain_type(schema) or is_dataclass(schema) else None
+
+
+def _validate(value: Any, output_type: Any, generation: Generation, *, partial: bool) -> Any:
+    if output_type is None:
         return value
-
-
-class _PlainTypeParser(_WholeJsonParser):
-    """A parser for types without fields: `list[City]`, an enum, a `Literal`."""
-
-    output_type: Any
-
-    def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
-        value = super().parse_result(result, partial=partial)
-        try:
-            return TypeAdapter(self.output_type).validate_python(value)
-        except ValidationError as error:
-            if _is_partial(result[0], partial=partial):
-                return None  # more of it will come
-            text = f"The response is not of type {self.output_type}: {error}"
-            raise _unreadable(result[0], text) from error
+    try:
+        return TypeAdapter(output_type).validate_python(value)
+    except ValidationError as error:
+        if _is_partial(generation, partial=partial):
+            return None  # more of it will come
+        text = f"The response is not of type {output_type}: {error}"
+        raise _unreadable(generation, text) from error
 
 
 class _WholePydanticParser(PydanticOutputParser[Any]):

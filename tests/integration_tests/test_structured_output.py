@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import pickle
+from dataclasses import dataclass
 from datetime import date
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, NotRequired
@@ -27,6 +28,14 @@ QUESTION = '"Oslo" has 700000 people'
 
 class City(BaseModel):
     """A city."""
+
+    name: str
+    people: int
+
+
+@dataclass
+class Town:
+    """A town."""
 
     name: str
     people: int
@@ -89,6 +98,32 @@ def test_a_typed_dict_may_omit_keys_and_contain_itself(
     assert shown["kwargs"] == {"method": method}
 
 
+@pytest.mark.parametrize("method", [None, "function_calling", "json_schema", "json_mode"])
+def test_a_dataclass_has_an_instance(make_model: MakeModel, method: Any) -> None:
+    chain = make_model().with_structured_output(Town, method)
+    town = Town(name="Oslo", people=700000)
+    assert chain.invoke(QUESTION) == town
+    assert list(chain.stream(QUESTION))[-1] == town
+
+
+@pytest.mark.parametrize(
+    ("method", "reply"),
+    [
+        ("function_calling", {"calls": [("Town", {"name": "Oslo"})]}),
+        ("json_schema", {"text": '{"name": "Oslo"}'}),
+    ],
+)
+def test_a_dataclass_without_a_field_is_an_error(
+    make_model: MakeModel, emulator: Emulator, method: Any, reply: dict[str, Any]
+) -> None:
+    chain = make_model().with_structured_output(Town, method, include_raw=True)
+    emulator.reply(**reply)
+    found = chain.invoke(QUESTION)
+    assert found["parsed"] is None
+    assert isinstance(found["parsing_error"], OutputParserException)
+    assert "Town'>: 1 validation error" in str(found["parsing_error"])
+
+
 def test_a_required_property_needs_no_schema(make_model: MakeModel, emulator: Emulator) -> None:
     """The API rejects a schema that requires a property without describing it."""
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["size"]}
@@ -144,6 +179,18 @@ def test_what_cannot_be_a_function_is_json_output_by_default(
     assert "responseJsonSchema" in emulator.last.body["generationConfig"]
     with pytest.raises(InvalidToolError):
         make_model().with_structured_output(schema, method="function_calling")
+
+
+class Endless(BaseModel):
+    """A value that contains another one."""
+
+    inner: Endless
+
+
+@pytest.mark.parametrize("method", ["function_calling", "json_schema"])
+def test_a_class_that_has_no_finite_value_is_rejected(make_model: MakeModel, method: Any) -> None:
+    with pytest.raises(InvalidToolError, match=r"Endless.* requires itself without end. Make it"):
+        make_model().with_structured_output(Endless, method)
 
 
 def test_json_mode_sends_a_schema_that_is_there(make_model: MakeModel, emulator: Emulator) -> None:

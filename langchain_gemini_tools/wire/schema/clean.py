@@ -19,13 +19,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, constraints, say
+from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, constraints, describe, say
 from langchain_gemini_tools.wire.schema.python_types import is_generated_title, plain_schema
 from langchain_gemini_tools.wire.schema.read import read_schema
 from langchain_gemini_tools.wire.schema.walk import (
     Child,
     TooLargeError,
     cyclic_references,
+    endless_definitions,
     map_children,
     reference_graph,
     resolve,
@@ -102,6 +103,11 @@ def clean_response_schema(schema: Any) -> JsonSchema:
     cleaned = clean_schema(schema)
     if isinstance(schema, Mapping) and schema and not cleaned:
         raise InvalidToolError(f"{schema!r} is not a schema: it has no keyword that Gemini knows.")
+    if endless := endless_definitions(cleaned):
+        raise InvalidToolError(
+            f"The definition {endless[0]!r} requires itself without end. Make it optional, or a "
+            "list."
+        )
     return cleaned
 
 
@@ -202,13 +208,6 @@ EXCLUSIVE = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 _TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", dict: "object"}
 _LISTED = ("string", "integer", "number")
 """The types of values that Gemini accepts in an `enum`."""
-
-
-def describe(schema: JsonSchema, sentence: str) -> None:
-    """Add a sentence to the description of a schema, unless it is there already."""
-    description = schema.get("description", "")
-    if sentence and sentence not in description:
-        schema["description"] = f"{description} {sentence}".lstrip()
 
 
 def type_of(value: object) -> str:

@@ -302,6 +302,13 @@ def say(keyword: Keyword, value: Any) -> str:
     return keyword.wording.format(", ".join(map(write, values)))
 
 
+def describe(schema: JsonSchema, sentence: str) -> None:
+    """Add a sentence to the description of a schema, unless it is there already."""
+    description = schema.get("description", "")
+    if sentence and sentence not in description:
+        schema["description"] = f"{description} {sentence}".lstrip()
+
+
 def write(value: object) -> str:
     """Return a value as a description shows it."""
     return json.dumps(value, ensure_ascii=False)

@@ -30,7 +30,7 @@ from typing_extensions import is_typeddict
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.read import KnownSchema
-from langchain_gemini_tools.wire.tools.bind import Specification, instance_error
+from langchain_gemini_tools.wire.tools.bind import Specification
 
 if typing.TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -94,6 +94,15 @@ def plain_schema(schema: Any) -> Mapping[str, Any] | bool:
             "a dataclass or a JSON schema."
         ) from error
     return {key: value for key, value in described.items() if key != "title"}
+
+
+def instance_error(value: object) -> InvalidToolError:
+    """Return the error for an instance of a class that is described by its fields."""
+    name = type(value).__name__
+    way_out = f"Pass the class {name} itself."
+    if hasattr(value, "get_tools"):  # a toolkit of LangChain
+        way_out = "Pass its tools: `get_tools()` returns them."
+    return InvalidToolError(f"{value!r} is an instance of {name}, not a schema. {way_out}")
 
 
 def is_generated_title(title: Any, name: str) -> bool:
@@ -299,7 +308,7 @@ def _read_typed_dict(cls: type) -> JsonSchema:
 
     LangChain's own reading makes every key required, and fails on `NotRequired`.
     """
-    schema = TypeAdapter(_for_pydantic(cls)).json_schema()
+    schema = TypeAdapter(_for_pydantic(cls, {})).json_schema()
     for inner in _typed_dicts_in(cls, set()):
         described = [schema, *schema.get("$defs", {}).values()]
         for definition in described:
@@ -308,29 +317,42 @@ def _read_typed_dict(cls: type) -> JsonSchema:
     return schema
 
 
-def _for_pydantic(annotation: Any) -> Any:
-    """Return the type without `typing.TypedDict`, which Pydantic rejects before Python 3.12."""
+def _for_pydantic(annotation: Any, made: dict[Any, Any]) -> Any:
+    """Return the type without `typing.TypedDict`, which Pydantic rejects before Python 3.12.
+
+    Args:
+        annotation: The type.
+        made: What replaces the typed dicts that were met so far.
+    """
     if is_typeddict(annotation):
         if type(annotation).__module__ != "typing" or sys.version_info >= (3, 12):
             return annotation
-        fields = typing.get_type_hints(annotation, include_extras=True)
-        for name, hint in fields.items():
-            # The class itself does not know which are required where annotations are strings.
-            is_marked = typing.get_origin(hint) in _MARKS
-            is_optional = name in annotation.__optional_keys__ and not is_marked
-            inner = _for_pydantic(hint)
-            fields[name] = typing.NotRequired[inner] if is_optional else inner
-        made = typing_extensions.TypedDict(annotation.__name__, fields)  # type: ignore[misc]
-        made.__doc__ = annotation.__doc__
-        return made
+        if annotation not in made:
+            made[annotation] = typing_extensions.TypedDict(annotation.__name__, {})  # type: ignore[operator]
+            _copy_typed_dict(annotation, made)
+        return made[annotation]
     arguments = typing.get_args(annotation)
-    replaced = tuple(_for_pydantic(argument) for argument in arguments)
+    replaced = tuple(_for_pydantic(argument, made) for argument in arguments)
     if replaced == arguments:
         return annotation
     if hasattr(annotation, "copy_with"):
         return annotation.copy_with(replaced)
     origin = typing.get_origin(annotation)
     return typing.Union[replaced] if origin is types.UnionType else origin[replaced]  # noqa: UP007
+
+
+def _copy_typed_dict(given: Any, made: dict[Any, Any]) -> None:
+    fields = typing.get_type_hints(given, include_extras=True)
+    for name, hint in fields.items():
+        # The class itself does not know which are required where annotations are strings.
+        is_marked = typing.get_origin(hint) in _MARKS
+        is_optional = name in given.__optional_keys__ and not is_marked
+        inner = _for_pydantic(hint, made)
+        fields[name] = typing.NotRequired[inner] if is_optional else inner
+    copied = made[given]
+    copied.__doc__ = given.__doc__
+    copied.__annotations__ = fields
+    copied.__required_keys__ = frozenset(fields)  # but for those that are marked
 
 
 def _bare(hint: object) -> Any:

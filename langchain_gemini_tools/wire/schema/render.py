@@ -25,12 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.wire.schema.clean import (
     EXCLUSIVE,
-    describe,
     merge_schemas,
     settle_limits,
     type_of,
 )
-from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, keywords_in, say, write
+from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, describe, keywords_in, say, write
 from langchain_gemini_tools.wire.schema.walk import (
     TooLargeError,
     cyclic_references,

@@ -138,6 +138,8 @@ def _bind_mapping(tool: Mapping[str, Any]) -> Sequence[Tool]:
 
 def _bind_model(tool: Any) -> Sequence[Tool]:
     """Bind google-genai's `types.Tool` or `types.FunctionDeclaration`, or an `mcp.types.Tool`."""
+    from langchain_gemini_tools.wire.schema.python_types import instance_error
+
     keys = _keys_of(DIALECTS)
     if {name for name, _ in tool}.isdisjoint({*keys.parameters, *keys.wrappers, *_DECLARATIONS}):
         raise instance_error(tool)
@@ -162,13 +164,16 @@ def _bind_function(specification: Specification) -> Tool:
     from langchain_gemini_tools.wire.schema.python_types import plain_schema
     from langchain_gemini_tools.wire.schema.read import schema_text
 
+    if not isinstance(specification.description, str | None):
+        raise InvalidToolError(
+            f"Tool {specification.name!r}: its description must be a string, not "
+            f"{specification.description!r}."
+        )
     schemas = (specification.parameters, specification.response)
     try:
         texts = ["null" if each is None else schema_text(plain_schema(each)) for each in schemas]
     except (InvalidToolError, RecursionError, TypeError, ValueError):
         return _clean(specification)  # rejects it, unless its values only are more than JSON
-    if not isinstance(specification.description, str | None):
-        return _clean(specification)
     shared = _shared_tool(specification.name, specification.description, *texts)
     lost = specification.lost_parameters
     return replace(shared, lost_parameters=lost) if lost else shared
@@ -233,12 +238,15 @@ def read_specification(tool: Mapping[str, Any]) -> Specification:
         return _read_named(tool)
     if "title" in tool and isinstance(tool["title"], str):
         return Specification(tool["title"], tool.get("description"), tool)
-    kind = tool.get("type")
-    if "properties" in tool or kind == "object":
+    if _is_schema(tool):
         raise InvalidToolError(
-            "A JSON schema that is used as a tool needs a 'title', which becomes the tool's name."
+            "A JSON schema that is used as a tool needs a 'title', which becomes the tool's name, "
+            "and has to describe an object."
         )
-    raise foreign_tool(kind) if isinstance(kind, str) else unknown_tool(list(tool))
+    kind = tool.get("type")
+    if isinstance(kind, str) and kind != "function":
+        raise foreign_tool(kind)
+    raise unknown_tool(list(tool))
 
 
 def is_specification(given: Mapping[str, Any]) -> bool:
@@ -280,8 +288,8 @@ def _read_named(tool: Mapping[str, Any]) -> Specification:
             parameters=_read_parameters(keys.parameters[key], tool[key]) if key else None,
             response=_unwrap(response),
         )
-    except InvalidToolError:
-        raise
+    except InvalidToolError as error:
+        raise InvalidToolError(f"Tool {name!r}: {error}") from error
     except (ValueError, RecursionError) as error:
         raise InvalidToolError(
             f"Tool {name!r}: its schema is a string that is not valid JSON: {error}."
@@ -483,12 +491,4 @@ def _are_settings(value: object) -> bool:
         and not _is_schema(value)
         and not any(map(_is_schema, value.values()))
         and value.keys().isdisjoint({"name", "description"})
-    )
-
-
-def instance_error(value: object) -> InvalidToolError:
-    """Return the error for an instance of a class that is described by its fields."""
-    name = type(value).__name__
-    return InvalidToolError(
-        f"{value!r} is an instance of {name}, not a schema. Pass the class {name} itself."
     )

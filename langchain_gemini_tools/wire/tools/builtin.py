@@ -184,9 +184,9 @@ PRIVATE_SETTINGS = frozenset(
 """Settings that contain credentials, and are not shown."""
 
 
-def is_builtin(key: str) -> bool:
+def is_builtin(key: object) -> bool:
     """Return whether `key`, in either spelling, is a built-in tool."""
-    return camel(key) in BUILTIN_TOOLS
+    return isinstance(key, str) and camel(key) in BUILTIN_TOOLS
 
 
 def names_builtin(kind: object) -> bool:
@@ -204,7 +204,17 @@ def builtin_tool(name: str) -> BuiltinTool:
 
 
 def render_builtin(key: str, settings: Any) -> dict[str, Any]:
-    """Render a built-in tool in the spelling of the wire; None means no settings."""
+    """Render a built-in tool in the spelling of the wire; None means no settings.
+
+    Raises:
+        InvalidToolError: The settings are not a dict, or a list of them.
+    """
+    for each in settings if isinstance(settings, (list, tuple)) else [settings]:
+        if each is not None and not isinstance(each, Mapping):
+            raise InvalidToolError(
+                f"{snake(key)}: its settings must be a dict, not {settings!r}. Use "
+                f"{{{snake(key)!r}: {{}}}} for the defaults."
+            )
     return {camel(key): {} if settings is None else camel_keys(settings)}
 
 
@@ -289,7 +299,7 @@ def misspelled(key: str) -> str | None:
     given, names = snake(key), [snake(name) for name in BUILTIN_TOOLS]
     near = difflib.get_close_matches(given, names, n=1, cutoff=0.85)
     is_longer = any(name in given or given in name for name in near)  # google_search_2
-    return near[0] if near and not is_longer else None
+    return near[0] if near and (given in names or not is_longer) else None
 
 
 def camel_keys(value: Any) -> Any:
@@ -311,14 +321,15 @@ def _snake_keys(name: str, value: Any) -> Any:
     return [_snake_keys("", item) for item in value] if isinstance(value, list) else value
 
 
-def unknown_tool(keys: list[str]) -> InvalidToolError:
+def unknown_tool(keys: list[Any]) -> InvalidToolError:
     """Return the error for a dict that is neither a function nor a built-in tool."""
     known = ", ".join(map(snake, BUILTIN_TOOLS))
-    meant = next(filter(None, map(misspelled, keys)), None)
+    meant = next(filter(None, map(misspelled, map(str, keys))), None)
     hint = f" Did you mean {meant!r}?" if meant else ""
+    given = f"A tool with the keys {', '.join(map(repr, keys))}" if keys else "An empty dict"
     return InvalidToolError(
-        f"A tool with the keys {', '.join(map(repr, keys))} is neither a function, which has a "
-        f"name and a schema, nor one of Gemini's built-in tools: {known}.{hint}"
+        f"{given} is neither a function, which has a name and a schema, nor one of Gemini's "
+        f"built-in tools: {known}.{hint}"
     )
 
 

@@ -6,7 +6,7 @@ bound tools. `render_tools` and `render_tool_config` both follow the resolved ch
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +80,7 @@ def resolve_tool_choice(
     """
     if isinstance(choice, ToolChoice) and not tool_config:
         return choice
-    resolved = _combine(_read(choice, tools), _read_config(plain(tool_config) or {}, tools))
+    resolved = _combine(_read(choice, tools), _read_config(tool_config or {}, tools))
     if resolved.mode == "VALIDATED" and not capabilities.validates_calls:
         resolved = replace(resolved, mode="AUTO")
     if resolved.mode == "ANY" and not tools:
@@ -155,9 +155,9 @@ def _invalid(choice: object) -> InvalidOptionError:
     )
 
 
-def _known_names(names: Sequence[Any], tools: BoundTools) -> tuple[str, ...]:
-    if not names:
-        return ()
+def _known_names(names: Any, tools: BoundTools) -> tuple[str, ...]:
+    if not isinstance(names, (list, tuple)):
+        raise InvalidOptionError(f"The names of allowed tools must be a list, not {names!r}.")
     known = [*tools.functions]
     by_wire_name = tools.user_names
     found: list[str] = []
@@ -165,7 +165,7 @@ def _known_names(names: Sequence[Any], tools: BoundTools) -> tuple[str, ...]:
         if isinstance(name, Mapping):
             found += _known_names([_name_in(name)], tools)
         elif not isinstance(name, str):
-            raise UnknownToolError(str(name)[:80], known)
+            raise InvalidOptionError(f"tool_choice: {name!r:.80} is not the name of a tool.")
         elif name in known:
             found.append(name)
         elif name in by_wire_name:
@@ -186,8 +186,9 @@ def _read_mapping(choice: Mapping[str, Any], tools: BoundTools) -> ToolChoice:
         return _read_config(choice, tools)
     match choice.get("type"):
         case "allowed_tools":  # OpenAI: Chat has one more level than Responses
-            inner = choice.get("allowed_tools", choice)
-            names = _known_names(inner.get("tools", ()), tools)
+            inner = choice.get("allowed_tools")
+            inner = inner if isinstance(inner, Mapping) else choice
+            names = _known_names(inner.get("tools"), tools)
             return replace(_read_mode(inner.get("mode", "auto")), names=names)
         case "function" | "tool":
             return ToolChoice("ANY", _known_names([_name_in(choice)], tools))
@@ -200,24 +201,32 @@ def _read_mapping(choice: Mapping[str, Any], tools: BoundTools) -> ToolChoice:
     raise _invalid(dict(choice))
 
 
-def _read_config(config: Mapping[str, Any], tools: BoundTools) -> ToolChoice:
+def _read_config(config: object, tools: BoundTools) -> ToolChoice:
     """Read a whole `toolConfig`, in either spelling."""
-    spelled = {camel(key): value for key, value in config.items() if value is not None}
-    known = gemini.ToolConfig.__annotations__.keys()
-    if unknown := spelled.keys() - known:
-        raise InvalidOptionError(
-            f"tool_config does not have a field {', '.join(sorted(unknown))}; its fields are "
-            f"{', '.join(known)}."
-        )
-    choice = _read_calling_config(plain(spelled.pop("functionCallingConfig", None)) or {}, tools)
-    settings = {key: camel_keys(plain(value)) for key, value in spelled.items()}
+    fields = _read_fields(config, gemini.ToolConfig, "tool_config")
+    choice = _read_calling_config(fields.pop("functionCallingConfig", {}), tools)
+    settings = {key: camel_keys(value) for key, value in fields.items()}
     return replace(choice, settings={**choice.settings, **settings})
 
 
-def _read_calling_config(config: Mapping[str, Any], tools: BoundTools) -> ToolChoice:
-    spelled = {camel(key): value for key, value in config.items() if value is not None}
-    names = _known_names(spelled.pop("allowedFunctionNames", None) or (), tools)
-    choice = _read_mode(spelled.pop("mode", None))
+def _read_fields(config: object, kind: type, name: str) -> dict[str, Any]:
+    """Return the fields of a config that are set, in the spelling of the wire."""
+    config = plain(config)
+    if not isinstance(config, Mapping):
+        raise InvalidOptionError(f"{name} must be a dict, not {config!r}.")
+    fields = {camel(key): value for key, value in config.items() if value is not None}
+    if unknown := fields.keys() - kind.__annotations__.keys():
+        raise InvalidOptionError(
+            f"{name} does not have a field {', '.join(sorted(unknown))}; its fields are "
+            f"{', '.join(kind.__annotations__)}."
+        )
+    return fields
+
+
+def _read_calling_config(config: object, tools: BoundTools) -> ToolChoice:
+    fields = _read_fields(config, gemini.FunctionCallingConfig, "function_calling_config")
+    names = _known_names(fields.pop("allowedFunctionNames", ()), tools)
+    choice = _read_mode(fields.pop("mode", None))
     if names and choice.mode is None:
         choice = ToolChoice("ANY")  # allowed names alone require a call of one of them
     if names and choice.mode == "NONE":
@@ -226,7 +235,7 @@ def _read_calling_config(config: Mapping[str, Any], tools: BoundTools) -> ToolCh
             "ANY or VALIDATED, or leave the names out."
         )
     return replace(
-        choice, names=names, settings={"functionCallingConfig": spelled} if spelled else {}
+        choice, names=names, settings={"functionCallingConfig": fields} if fields else {}
     )
 
 

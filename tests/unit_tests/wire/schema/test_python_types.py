@@ -558,8 +558,15 @@ class Branch(TypedDict):
     twigs: NotRequired[list[Branch]]
 
 
+class Root(typing.TypedDict):
+    """A root."""
+
+    roots: NotRequired[list[Root]]
+
+
 @pytest.mark.parametrize(
-    ("cls", "field", "extra"), [(Tree, "children", {"default": []}), (Branch, "twigs", {})]
+    ("cls", "field", "extra"),
+    [(Tree, "children", {"default": []}), (Branch, "twigs", {}), (Root, "roots", {})],
 )
 def test_a_class_that_contains_itself_keeps_its_description(
     cls: type, field: str, extra: Any
@@ -593,6 +600,44 @@ def test_a_typed_dict_of_the_standard_library_is_accepted() -> None:
                 "days": {"type": "integer", "description": "How many days."},
             },
             "required": ["stops"],
+        },
+    }
+
+
+class Person(typing.TypedDict):
+    """A person."""
+
+    name: str
+    home: House | None
+
+
+class House(typing.TypedDict, total=False):
+    """A house."""
+
+    people: typing.Required[list[Person]]
+    number: int
+
+
+def test_typed_dicts_of_the_standard_library_may_contain_each_other() -> None:
+    home = {"anyOf": [{"$ref": "#/$defs/House"}, {"type": "null"}]}
+    person = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "home": home},
+        "required": ["name", "home"],
+    }
+    people = {"type": "array", "items": {"$ref": "#/$defs/Person"}}
+    house = {
+        "type": "object",
+        "description": "A house.",
+        "properties": {"people": people, "number": {"type": "integer"}},
+        "required": ["people"],
+    }
+    assert bound_function(Person) == {
+        "name": "Person",
+        "description": "A person.",
+        "parameters": {
+            **person,
+            "$defs": {"House": house, "Person": {**person, "description": "A person."}},
         },
     }
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NotRequired
 
 import pytest
 from google.genai import types
-from langchain_core.tools import StructuredTool, tool
+from langchain_core.tools import BaseTool, BaseToolkit, StructuredTool, tool
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
@@ -309,9 +309,15 @@ def test_nulls_inside_of_an_sdk_declaration_are_kept() -> None:
     ("given", "reason"),
     [
         ({"type": "object", "properties": {}}, "needs a 'title'"),
+        ({"type": "array", "items": {"type": "string"}}, "needs a 'title'"),
+        ({"anyOf": [{"type": "object"}]}, "needs a 'title'"),
+        ({}, "An empty dict is neither a function"),
         ({"name": ""}, "must be a non-empty string"),
+        ({"name": "f", "description": 5}, "Tool 'f': its description must be a string, not 5"),
+        ({"type": "function"}, "with the keys 'type' is neither a function, which has a name"),
+        ({1: {}}, "with the keys 1 is neither a function"),
         ({"name": "f", "behavior": "NON_BLOCKING"}, "only the Live API"),
-        ({"name": "f", "parameters": [{"type": "string"}]}, "needs a 'name'"),
+        ({"name": "f", "parameters": [{"type": "string"}]}, "Tool 'f': Every argument.*a 'name'"),
         (
             {"name": "f", "parameters": {"type": "string"}},
             "Tool 'f': its parameters must be an object",
@@ -333,6 +339,16 @@ def test_nulls_inside_of_an_sdk_declaration_are_kept() -> None:
 def test_what_cannot_be_read_is_rejected_with_its_name(given: Any, reason: str) -> None:
     with pytest.raises(InvalidToolError, match=reason):
         bind_tools([given])
+
+
+class Toolkit(BaseToolkit):
+    def get_tools(self) -> list[BaseTool]:
+        return []
+
+
+def test_a_toolkit_in_place_of_its_tools_is_rejected_with_the_way_out() -> None:
+    with pytest.raises(InvalidToolError, match=r"Pass its tools: `get_tools\(\)` returns them"):
+        bind_tools([Toolkit()])
 
 
 ACME = bind.Dialect(

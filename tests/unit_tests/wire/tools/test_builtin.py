@@ -117,6 +117,15 @@ def test_a_misspelled_tool_is_rejected_with_the_known_ones() -> None:
     assert str(one.value).endswith("Did you mean 'google_search'?")
     with pytest.raises(InvalidToolError, match="'google_serch'"):
         bind_tools([{"url_context": {}, "google_serch": {}}])
+    with pytest.raises(InvalidToolError, match="Did you mean 'google_search'"):
+        bind_tools([{"GoogleSearch": {}}])
+
+
+@pytest.mark.parametrize("settings", [True, "yes", [True]])
+def test_settings_that_are_not_a_dict_are_rejected_with_the_way_out(settings: Any) -> None:
+    text = r"google_search: its settings must be a dict.*Use \{'google_search': \{\}\}"
+    with pytest.raises(InvalidToolError, match=text):
+        bind_tools([{"google_search": settings}])
 
 
 TYPED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

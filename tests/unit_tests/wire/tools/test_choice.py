@@ -150,6 +150,13 @@ def test_an_unknown_name_is_rejected_with_the_bound_ones(choice: Any) -> None:
             {"mode": "NONE", "allowed_function_names": ["search"]},
             "cannot be combined with allowed names",
         ),
+        ({"type": "function"}, "None is not the name of a tool"),
+        ({"type": "tool", "name": 3}, "3 is not the name of a tool"),
+        ({"type": "allowed_tools", "allowed_tools": ["search"]}, "allowed tools must be a list"),
+        ({"type": "allowed_tools", "tools": "search"}, "must be a list, not 'search'"),
+        ({"mode": "ANY", "allowed_function_names": "search"}, "must be a list, not 'search'"),
+        ({"mode": "AUTO", "names": ["search"]}, "does not have a field names; its fields are mode"),
+        ({"function_calling_config": "ANY"}, "function_calling_config must be a dict"),
     ],
 )
 def test_an_invalid_choice_is_rejected(choice: Any, reason: str) -> None:
@@ -204,9 +211,17 @@ def test_choice_and_config_that_contradict_are_rejected(choice: Any, calling: An
         resolve_tool_choice(choice, BOUND, GEMINI_3, config)
 
 
-def test_a_config_with_an_unknown_field_is_rejected() -> None:
-    with pytest.raises(InvalidOptionError, match="does not have a field functionCalling"):
-        resolve_tool_choice(None, BOUND, GEMINI_3, {"function_calling": {}})
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"function_calling": {}}, "tool_config does not have a field functionCalling"),
+        ({"function_calling_config": {"modes": "ANY"}}, "config does not have a field modes"),
+        ("ANY", "tool_config must be a dict, not 'ANY'"),
+    ],
+)
+def test_a_config_with_an_unknown_field_is_rejected(config: Any, reason: str) -> None:
+    with pytest.raises(InvalidOptionError, match=reason):
+        resolve_tool_choice(None, BOUND, GEMINI_3, config)
 
 
 SENT: dict[str, tuple[Any, Any]] = {
