@@ -34,6 +34,8 @@ from langchain_gemini_tools.wire.schema.walk import (
 )
 
 if TYPE_CHECKING:
+    from referencing._core import Resolver
+
     from langchain_gemini_tools.wire.shapes import JsonSchema
 
 _SPELLINGS = {spelling: row.name for row in KEYWORDS.values() for spelling in row.spellings}
@@ -84,13 +86,17 @@ def _read_target(document: JsonSchema, given: Mapping[str, Any], reference: str)
 
 
 class _Locator:
-    """Rewrites the references of one document as paths from its root."""
+    """Rewrites the references of one document as paths from its root.
+
+    Paths are rewritten here. Addresses (`$id`) and names (`$anchor`) are left to `referencing`,
+    which is only loaded for documents that use them.
+    """
 
     def __init__(self, document: JsonSchema) -> None:
         self._document = document
 
     def locate(self, part: JsonSchema) -> str:
-        """Return the reference of a schema as a path; as it is, if nothing has its address.
+        """Return the reference of a schema as a path; as it is, if it cannot be found.
 
         Raises:
             InvalidToolError: The document defines the address or the name more than once.
@@ -100,82 +106,97 @@ class _Locator:
         is_path = not fragment or fragment.startswith("/")
         if not address and is_path and not self._has_inner_addresses:
             return reference
-        base = self._places.bases[id(part)]
+        place = self._places[id(part)]
         if not address and is_path:
-            inside = f"#{base.pointer}{fragment}"
+            inside = f"#{place.base}{fragment}"
             return inside if leads_to_schema(self._document, inside) else reference
-        for around in (base.address, _address(self._document)):
-            target = _join(around, address)
-            found = self._places.targets.get(target if is_path else f"{target}#{fragment}", [])
-            differ = any(other.schema != found[0].schema for other in found)
-            if differ or self._is_dynamic(fragment):
-                raise InvalidToolError(
-                    f"The schema refers to {reference!r}, which it defines more than once. Rename "
-                    "one of them."
-                )
-            if found:
-                return f"#{found[0].pointer}{fragment if is_path else ''}"
+        if not is_path:
+            self._reject_ambiguous(fragment, reference)
+        for resolver in (place.resolver, self._places[id(self._document)].resolver):
+            found = self._find(resolver, address if is_path else reference)
+            if found is not None and is_path:
+                return f"#{self._only(found, '', reference)}{fragment}"
+            if found is not None:
+                return f"#{self._only(found, fragment, reference)}"
         return reference
-
-    def _is_dynamic(self, name: str) -> bool:
-        # Which one of several is meant depends on the way that leads to the reference.
-        names = [part.get("$dynamicAnchor") for part in subschemas(self._document)]
-        return names.count(name) > 1
 
     @cached_property
     def _has_inner_addresses(self) -> bool:
         return any("$id" in part for part in subschemas(self._document)[1:])
 
     @cached_property
-    def _places(self) -> _Places:
-        around = [_Base("", _address(self._document))]
-        places = _Places({}, {})
+    def _places(self) -> dict[int, _Place]:
+        """The place of every schema in the document, by its identity."""
+        from referencing import Registry
+        from referencing.jsonschema import DRAFT202012
+
+        root = DRAFT202012.create_resource(self._document)
+        registry = Registry().with_resource(root.id() or "", root).crawl()
+        # Parts with an address, innermost last.
+        around = [("", root.id() or "", registry.resolver(root.id() or ""))]
+        found: dict[int, _Place] = {}
         for pointer, part in pointers(self._document):
-            while not f"{pointer}/".startswith(f"{around[-1].pointer}/"):
+            while not f"{pointer}/".startswith(f"{around[-1][0]}/"):
                 around.pop()
             if "$id" in part and pointer:
-                around.append(_Base(pointer, _join(around[-1].address, _address(part))))
-            base = places.bases[id(part)] = around[-1]
-            names = [part[name] for name in ("$anchor", "$dynamicAnchor") if name in part]
-            targets = [f"{base.address}#{name}" for name in names]
-            targets += [base.address] if pointer == base.pointer else []
-            for target in targets:
-                places.targets.setdefault(target, []).append(_Target(pointer, part))
-        return places
+                resource = DRAFT202012.create_resource(part)
+                _, address, resolver = around[-1]
+                address = urljoin(address, resource.id() or "")
+                around.append((pointer, address, resolver.in_subresource(resource)))
+            found[id(part)] = _Place(part, pointer, *around[-1])
+        return found
+
+    def _find(self, resolver: Resolver[Any], reference: str) -> _Place | None:
+        from referencing.exceptions import Unresolvable
+
+        try:
+            return self._places.get(id(resolver.lookup(reference).contents))
+        except (Unresolvable, ValueError):
+            return None
+
+    def _only(self, found: _Place, name: str, reference: str) -> str:
+        """Return the pointer of the first schema with this address, or with a name inside it.
+
+        `referencing` returns any of several. They may be copies, but must not differ.
+        """
+        places = [place for place in self._places.values() if place.address == found.address]
+        if name:
+            same = [place for place in places if name in place.names]
+        else:
+            same = [place for place in places if place.pointer == place.base]
+        if any(place.schema != found.schema for place in same):
+            raise _ambiguous(reference)
+        return same[0].pointer if same else found.pointer
+
+    def _reject_ambiguous(self, name: str, reference: str) -> None:
+        # Which one of them is meant depends on the way that leads to the reference.
+        parts = subschemas(self._document)
+        if sum(part.get("$dynamicAnchor") == name for part in parts) > 1:
+            raise _ambiguous(reference)
 
 
-def _address(schema: JsonSchema) -> str:
-    return str(schema.get("$id", "")).partition("#")[0]
+def _ambiguous(reference: str) -> InvalidToolError:
+    return InvalidToolError(
+        f"The schema refers to {reference!r}, which it defines more than once. Rename one of them."
+    )
 
 
-def _join(base: str, address: str) -> str:
-    try:
-        return urljoin(base, address)
-    except ValueError:  # such as `http://[`
-        return address
+class _Place(NamedTuple):
+    """Where a schema is in its document."""
 
-
-class _Base(NamedTuple):
-    """The innermost schema with an address around another schema."""
-
-    pointer: str
-    address: str
-
-
-class _Target(NamedTuple):
-    """A schema to which a reference may lead."""
-
-    pointer: str
     schema: JsonSchema
+    pointer: str
+    base: str
+    """The pointer of the innermost schema around it that has an address."""
+    address: str
+    """The address of that schema."""
+    resolver: Resolver[Any]
 
-
-class _Places(NamedTuple):
-    """Where the schemas of a document are."""
-
-    bases: dict[int, _Base]
-    """By the identity of the schema."""
-    targets: dict[str, list[_Target]]
-    """By their addresses, and by the addresses of their names. Copies have the same ones."""
+    @property
+    def names(self) -> list[str]:
+        """The names of the schema, which are unique at its address."""
+        found = (self.schema.get("$anchor"), self.schema.get("$dynamicAnchor"))
+        return [name for name in found if name]
 
 
 def _read(schema: object, place: str = "") -> JsonSchema | bool:

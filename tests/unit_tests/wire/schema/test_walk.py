@@ -5,6 +5,8 @@ References are written out, except for those that lead back to themselves.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -465,3 +467,19 @@ def test_definitions_stay_definitions_when_writing_them_out_would_never_end() ->
     }
     cleaned = clean_schema({"$ref": "#/$defs/L0", "$defs": {**levels, "L15": {"type": "string"}}})
     assert cleaned == {**levels["L0"], "$defs": {**levels, "L15": {"type": "string"}}}
+
+
+def test_only_addresses_and_names_load_the_library_for_them() -> None:
+    script = (
+        "import sys\n"
+        "from langchain_gemini_tools.wire.schema.clean import clean_schema\n"
+        "defined = {'$id': 'http://x/s', '$defs': {'a': {'type': 'null'}}}\n"
+        "clean_schema({**defined, 'properties': {'a': {'$ref': '#/$defs/a'}}})\n"
+        "print('referencing' in sys.modules)\n"
+        "clean_schema({**defined, 'properties': {'a': {'$ref': 's#/$defs/a'}}})\n"
+        "print('referencing' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", "True"]
