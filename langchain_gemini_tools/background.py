@@ -33,7 +33,7 @@ from langchain_gemini_tools.errors import (
     TruncatedStreamError,
     UnreadableResponseError,
 )
-from langchain_gemini_tools.facts.finish_reasons import INTERACTION_COMPLETED
+from langchain_gemini_tools.facts.finish_reasons import INTERACTION_COMPLETED, RUNNING
 from langchain_gemini_tools.wire.metadata import truncated_stream_error
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.client import GeminiClient
     from langchain_gemini_tools.retry import RetryPolicy
     from langchain_gemini_tools.wire import shapes as gemini
-    from langchain_gemini_tools.wire.request import RenderedRequest
 
 logger = logging.getLogger(__name__)
 
@@ -62,20 +61,19 @@ class BackgroundRun:
     """One interaction in the background. Use it once.
 
     Args:
-        request: The request.
-        client: What sends it.
+        client: What sends the requests.
         retries: Applies to each read, and to a start that was rejected.
         interaction_id: The interaction to read; `None` starts one.
+        timeout_seconds: How long it may take; `None` for any time.
     """
 
     def __init__(
         self,
-        request: RenderedRequest,
         client: GeminiClient,
         retries: RetryPolicy,
-        interaction_id: str | None = None,
+        interaction_id: str | None,
+        timeout_seconds: float | None,
     ) -> None:
-        self._request = request
         self._client = client
         self._retries = retries
         self._name = interaction_id
@@ -89,8 +87,8 @@ class BackgroundRun:
         self._is_resumed = False
         self._has_ended = False
         self._is_overdue = False
-        timeout = request.background_timeout_seconds
-        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._timeout_seconds = timeout_seconds
+        self._started = time.monotonic()
 
     def run(self, sending: dict[str, Any]) -> gemini.JsonObject:
         """Start the interaction, if it has not been started, and return it when it has ended.
@@ -243,15 +241,29 @@ class BackgroundRun:
     # State
 
     def _is_running(self, response: gemini.JsonObject) -> bool:
-        name = self._request.running_interaction(response)
-        if name is not None:
-            self._name = name
-            logger.info("Interaction %s is %s.", name, response.get("status"))
-        self._status = {
-            "interaction_id": response.get("id"),
-            "status": response.get("status"),
-        }
-        return name is not None
+        """Take the id and the status from a response; whether the interaction has not ended.
+
+        Raises:
+            UnreadableResponseError: The response has no status, or a running interaction no id.
+        """
+        name, status = response.get("id"), response.get("status")
+        if status is None:
+            raise UnreadableResponseError(
+                "The response is not an interaction: no status.", body=response
+            )
+        self._status = {"interaction_id": name, "status": status}
+        if status not in RUNNING:
+            return False
+        if not isinstance(name, str):
+            error = UnreadableResponseError(
+                "The interaction runs in the background, but the API returned no id for it.",
+                body=response,
+            )
+            error.is_retryable = False  # another start would be another interaction
+            raise error
+        self._name = name
+        logger.info("Interaction %s is %s.", name, status)
+        return True
 
     def _is_new(self, event: gemini.JsonObject) -> bool:
         known = event.get("event_id")
@@ -288,13 +300,13 @@ class BackgroundRun:
         Raises:
             GeminiTimeoutError: The time is used up.
         """
-        if self._deadline is None:
+        if self._timeout_seconds is None:
             return None
-        if (left := self._deadline - time.monotonic()) <= 0:
+        if (left := self._started + self._timeout_seconds - time.monotonic()) <= 0:
             self._is_overdue = True
             raise GeminiTimeoutError(
                 f"The interaction {self._name} did not end within background_timeout "
-                f"({self._request.background_timeout_seconds:g} s) and was cancelled."
+                f"({self._timeout_seconds:g} s) and was cancelled."
             )
         return left
 

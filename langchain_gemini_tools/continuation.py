@@ -126,21 +126,26 @@ class LongResponse:
             raise
 
     def _send_once(self) -> gemini.JsonObject:
-        if self._request.is_background:
-            return self._background().run(self._sending())
+        if background := self._background():
+            return background.run(self._sending())
         return self._client.send(**self._sending())
 
     async def _asend_once(self) -> gemini.JsonObject:
-        if self._request.is_background:
-            return await self._background().arun(self._sending())
+        if background := self._background():
+            return await background.arun(self._sending())
         return await self._client.asend(**self._sending())
 
-    def _background(self) -> BackgroundRun:
+    def _background(self) -> BackgroundRun | None:
+        """Return what runs an interaction in the background; `None` for any other request."""
+        options = self._request.invocation.interaction
+        if options is None or not options.is_background:
+            return None
         from langchain_gemini_tools.background import BackgroundRun
 
         # Only the first hop is read by its id: the request for a later one has to be sent.
-        known = self._request.interaction_id if self._token is None else None
-        return BackgroundRun(self._request, self._client, self._retries, known)
+        known = options.interaction_id if self._token is None else None
+        timeout_seconds = options.background_timeout_seconds
+        return BackgroundRun(self._client, self._retries, known, timeout_seconds)
 
     def _has_next_hop(self) -> bool:
         return not self._hops or self._advance(find_next_token(self._hops[-1]))
@@ -222,13 +227,13 @@ class LongResponse:
         yield from hop.leftovers(is_continued=self._token is not None)
 
     def _events(self) -> Generator[gemini.JsonObject]:
-        if self._request.is_background:
-            return self._background().stream(self._sending())
+        if background := self._background():
+            return background.stream(self._sending())
         return self._client.stream(**self._sending(), total_seconds=self._total_seconds)
 
     def _aevents(self) -> AsyncGenerator[gemini.JsonObject]:
-        if self._request.is_background:
-            return self._background().astream(self._sending())
+        if background := self._background():
+            return background.astream(self._sending())
         return self._client.astream(**self._sending(), total_seconds=self._total_seconds)
 
     async def astream(self) -> AsyncGenerator[ChatGenerationChunk]:

@@ -15,14 +15,11 @@ from langchain_core.messages import SystemMessage
 from langchain_gemini_tools.errors import (
     GeminiNotFoundError,
     InvalidOptionError,
-    UnreadableResponseError,
 )
-from langchain_gemini_tools.facts.finish_reasons import RUNNING
 from langchain_gemini_tools.facts.json_values import LARGE, encode_json, snake
 from langchain_gemini_tools.interactions.response import (
     EventDecoder,
     decode_interaction,
-    no_status,
 )
 from langchain_gemini_tools.interactions.steps import (
     CONTENTS,
@@ -98,44 +95,10 @@ class InteractionRequest(RenderedRequest):
     @property
     def _sent_results(self) -> set[str]:
         """The ids of the calls whose results this request sends, if it may get them back."""
-        if not self.is_background:
+        if not self._options.is_background:
             return set()
         steps = _as_steps(self.body.get("input") or [])
         return {str(step.get("call_id")) for step in steps if step.get("type") == "function_result"}
-
-    @property
-    def is_background(self) -> bool:
-        """Whether the interaction has to be read again until it has ended."""
-        return self._options.background or self.interaction_id is not None
-
-    @property
-    def interaction_id(self) -> str | None:
-        """The interaction that is read instead of starting one."""
-        return self._options.interaction_id
-
-    @property
-    def background_timeout_seconds(self) -> float | None:
-        """How long an interaction in the background may take."""
-        return self._options.background_timeout_seconds
-
-    def running_interaction(self, response: gemini.JsonObject) -> str | None:
-        """Return the id of an interaction that has not ended.
-
-        Raises:
-            UnreadableResponseError: It has none, or it does not say whether it has ended.
-        """
-        if (status := response.get("status")) not in RUNNING:
-            if status is None:
-                raise no_status(response)
-            return None
-        if not isinstance(name := response.get("id"), str):
-            error = UnreadableResponseError(
-                "The interaction runs in the background, but the API returned no id for it.",
-                body=response,
-            )
-            error.is_retryable = False  # another start would be another interaction
-            raise error
-        return name
 
     @property
     def _options(self) -> InteractionOptions:
@@ -166,7 +129,8 @@ class InteractionRequest(RenderedRequest):
                 "The Interactions API has no such setting. Use api='generate_content' for built-in "
                 "tools beside functions with this model."
             )
-        is_known = self._options.is_agent or self.interaction_id or self.render_whole
+        options = self._options
+        is_known = options.is_agent or options.interaction_id or self.render_whole
         if is_known or not isinstance(error, GeminiNotFoundError) or error.interaction_id:
             return None
         return "If this is the name of an agent, pass agent=True."
@@ -180,7 +144,7 @@ class InteractionRequest(RenderedRequest):
         if failure.interaction_id:
             return None
         is_missing = isinstance(failure, GeminiNotFoundError) or "interaction" in str(failure)
-        if self.render_whole is None or self.interaction_id or not is_missing:
+        if self.render_whole is None or self._options.interaction_id or not is_missing:
             return None
         return self.render_whole(), "The previous interaction is gone; all messages are sent"
 

@@ -80,14 +80,11 @@ def decode_interaction(
     """
     steps = list_new_steps(interaction, sent_results)
     if not steps and interaction.get("status") is None:
-        raise no_status(interaction)
+        raise UnreadableResponseError(
+            "The response is not an interaction: no status.", body=interaction
+        )
     parts = [part for step in steps for part in parse_step(step)]
     return _build_response(interaction, steps, parts, history_sum)
-
-
-def no_status(body: gemini.JsonObject) -> UnreadableResponseError:
-    """Return the error for a response that does not say whether the interaction has ended."""
-    return UnreadableResponseError("The response is not an interaction: no status.", body=body)
 
 
 def _build_response(

@@ -32,7 +32,7 @@ _STEP = re.compile(
     """,
     re.VERBOSE,
 )
-_VALUE_KEYS = ("stringValue", "numberValue", "boolValue", "nullValue")
+_VALUE_KEYS = ("stringValue", "numberValue", "boolValue")
 
 _Path = tuple[str | int, ...]
 
@@ -131,7 +131,7 @@ class CallParser:
             return self._continue_call(self.unfinished, call, signature)
         if not call:
             return None  # the end of a call that has already ended
-        if not (call.get("willContinue") or "partialArgs" in call):
+        if not call.get("willContinue") and call.get("partialArgs") is None:
             return self._parse_whole(call, signature)
         self.unfinished = self._begin_streamed(call)
         return self._continue_call(self.unfinished, call, signature)
@@ -349,11 +349,11 @@ class ArgumentsWriter:
     def _write(self, piece: dict[str, Any]) -> str:
         first, *others = _parse_path(piece.get("jsonPath"))
         path = (self._names.get(str(first), first), *others)
-        key = next((key for key in _VALUE_KEYS if key in piece), None)
-        if key is None or self._is_whole:
+        key = next((key for key in _VALUE_KEYS if piece.get(key) is not None), None)
+        if (key is None and "nullValue" not in piece) or self._is_whole:
             return ""
         if key != "stringValue":
-            value = None if key == "nullValue" else piece[key]
+            value = None if key is None else piece[key]
             return self._end_string() + self._go_to(path) + json.dumps(value)
         text = json.dumps(str(piece[key]))[1:-1]
         if path != self._string_at:

@@ -83,6 +83,11 @@ class InteractionOptions:
     """Read this one, which has been started, instead of starting one."""
     background_timeout_seconds: float | None = None
 
+    @property
+    def is_background(self) -> bool:
+        """Whether the interaction has to be read again until it has ended."""
+        return self.background or self.interaction_id is not None
+
 
 @dataclass(frozen=True)
 class CacheContents:

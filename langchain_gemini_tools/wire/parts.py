@@ -83,7 +83,7 @@ class PartParser:
             piece = self._parse(part)
             pieces = [piece] if piece else []
         else:
-            pieces = [piece for part in _split_calls(parts) if (piece := self._parse(part))]
+            pieces = [piece for part in _tidy(parts) if (piece := self._parse(part))]
         self.pieces += pieces
         return pieces
 
@@ -122,7 +122,7 @@ class PartParser:
                 # A step of agentic media processing, as Vertex AI reports it (recorded by
                 # pydantic-ai). Sent back, it is "Invalid thought signature".
                 return None
-            case {} if not part:
+            case {} if all(value is None for value in part.values()):
                 return None
             case {"inlineData": {"mimeType": str(mime), "data": str(data)}} if (
                 form := parse_pcm_format(mime)
@@ -205,7 +205,7 @@ class PartParser:
 
     def _add_samples(self, form: PcmFormat, data: str) -> None:
         try:
-            samples = base64.b64decode(data)
+            samples = base64.b64decode(data.replace("-", "+").replace("_", "/"))
         except (ValueError, binascii.Error):
             raise UnreadableResponseError(
                 "The response contains audio that is not base64."
@@ -221,28 +221,37 @@ class PartParser:
 _DATA_FIELDS = {"text", "inlineData", "fileData", "executableCode", "codeExecutionResult"}
 
 
-def _split_calls(parts: list[gemini.JsonObject]) -> list[gemini.JsonObject]:
-    """Split parts that have both data and a function call, as some proxies write them."""
+def _tidy(parts: list[gemini.JsonObject]) -> list[gemini.JsonObject]:
+    """Return parts as the API writes them.
+
+    Some proxies write both data and a function call into one part, or all fields of the SDK's
+    types, those without a value as `null`.
+    """
     try:
-        if sum(map(len, parts)) == len(parts) or not any(map(_is_mixed, parts)):
+        if sum(map(len, parts)) == len(parts) or not any(map(_is_untidy, parts)):
             return parts  # most parts have one field
-    except TypeError:
+    except (AttributeError, TypeError):
         return parts  # `parse` rejects what is not an object
-    split: list[gemini.JsonObject] = []
-    for part in parts:
-        of_call = {"functionCall", "thoughtSignature"} if _is_mixed(part) else set()
-        call = {key: value for key, value in part.items() if key in of_call}
-        rest = {key: value for key, value in part.items() if key not in of_call}
-        split += [rest, call] if call else [part]
-    return split
+    return [tidy for part in parts for tidy in _split(part)]
 
 
-def _is_mixed(part: gemini.JsonObject) -> bool:
-    return "functionCall" in part and not _DATA_FIELDS.isdisjoint(part)
+def _is_untidy(part: gemini.JsonObject) -> bool:
+    return None in part.values() or ("functionCall" in part and not _DATA_FIELDS.isdisjoint(part))
+
+
+def _split(given: gemini.JsonObject) -> list[gemini.JsonObject]:
+    """Return a part without nulls; as two parts if it has both data and a function call."""
+    if not isinstance(given, dict):
+        return [given]
+    part = {key: value for key, value in given.items() if value is not None}
+    of_call = [key for key in ("functionCall", "thoughtSignature") if key in part]
+    rest = {key: value for key, value in part.items() if key not in of_call}
+    is_mixed = "functionCall" in part and not _DATA_FIELDS.isdisjoint(rest)
+    return [rest, {key: part[key] for key in of_call}] if is_mixed else [part]
 
 
 def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+    return value if isinstance(value, str) and value else None
 
 
 def _parse_block(part: gemini.JsonObject) -> tuple[Block, str | None]:

@@ -241,11 +241,6 @@ def render_unreleased(pieces: Sequence[Piece]) -> ChatGenerationChunk:
     return ChatGenerationChunk(message=_fragment_chunk("", calls, _signatures(pieces)))
 
 
-def render_written(calls: Sequence[ToolCallPiece]) -> ChatGenerationChunk:
-    """Render a chunk with calls that were written as text."""
-    return ChatGenerationChunk(message=_fragment_chunk("", calls, {}))
-
-
 def _arguments_text(call: ToolCallPiece) -> str:
     return call.fragment if call.args is None else json.dumps(call.args)
 

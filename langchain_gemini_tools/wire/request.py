@@ -136,25 +136,6 @@ class RenderedRequest:
         return replace(self, encoded=encoded), explanation
 
     @property
-    def is_background(self) -> bool:
-        """Whether the response has to be read again until it is complete."""
-        return False
-
-    @property
-    def interaction_id(self) -> str | None:
-        """The response in the background that is read instead of starting one."""
-        return None
-
-    @property
-    def background_timeout_seconds(self) -> float | None:
-        """How long a response in the background may take."""
-        return None
-
-    def running_interaction(self, response: gemini.JsonObject) -> str | None:  # noqa: ARG002
-        """Return the id under which a response can be read again; `None` if it has ended."""
-        return None
-
-    @property
     def path(self) -> str | None:
         """The collection that the body is posted to; `None` for the model's own methods."""
         return None

@@ -43,7 +43,6 @@ from langchain_gemini_tools.wire.pieces import (
     render_audio,
     render_chunks,
     render_unreleased,
-    render_written,
     text_of,
 )
 from langchain_gemini_tools.wire.replay import (
@@ -211,15 +210,10 @@ class _Candidate:
     def _written_error(self, found: Sequence[WrittenCall]) -> MalformedToolCallError:
         """Return the error for calls that were written as text, and keep them as `written`."""
         names = self.context.tool_names
-        self.written = [
-            ToolCallPiece(
-                number,
-                str(uuid.uuid4()),
-                names.get(name or "", name or UNKNOWN_TOOL),
-                fragment=f"{NOT_RELEASED}{text}",
-            )
-            for number, (name, text) in enumerate(found)
-        ]
+        for number, (name, text) in enumerate(found):
+            tool = names.get(name, name) if name else UNKNOWN_TOOL
+            call = ToolCallPiece(number, str(uuid.uuid4()), tool, fragment=text)
+            self.written.append(call)
         shown = f"{found[0].text:.200}"
         return self._malformed_error(
             f"a function call was written as text instead of being made: {shown}"
@@ -307,7 +301,7 @@ class _Candidate:
 def _written_call(call: ToolCallPiece) -> InvalidToolCall:
     return invalid_tool_call(
         name=call.name,
-        args=call.fragment,
+        args=f"{NOT_RELEASED}{call.fragment}",
         id=call.id,
         error="Not executed: the call was written as text.",
     )
@@ -446,11 +440,10 @@ class StreamParser:
 
     def _render_held(self, candidate: _Candidate) -> list[ChatGenerationChunk]:
         text = render_chunks(self._text)
-        if candidate.written:
-            return [*text, render_written(candidate.written)]
-        if candidate.releases_calls:
+        if candidate.releases_calls and not candidate.written:
             return [*text, *render_chunks(self._held)]
-        return [*text, render_unreleased(self._held)] if self._held else text
+        unreleased = [Piece(call=call) for call in candidate.written] or self._held
+        return [*text, render_unreleased(unreleased)] if unreleased else text
 
     @contextmanager
     def keeping_partial(self) -> Iterator[None]:

@@ -47,6 +47,30 @@ def test_calls_keep_their_ids_order_and_signatures() -> None:
     assert seen(message) == seen(stream(one_by_one(parts)))
 
 
+def test_a_field_of_a_call_that_is_null_is_not_there() -> None:
+    unset = {"partialArgs": None, "willContinue": None}
+    whole = {"functionCall": {"id": "a", "name": "search", "args": {"days": None}, **unset}}
+    expected = call("a", days=None)
+    assert seen(parse(reply([whole]))) == seen(parse(reply([expected])))
+    found = chunks([event(whole), reply([])])
+    assert [*map(seen, found)] == [*map(seen, chunks([event(expected), reply([])]))]
+
+
+def test_a_value_of_streamed_arguments_that_is_null_is_not_there() -> None:
+    values = {"stringValue": None, "numberValue": None, "boolValue": None}
+    pieces = [
+        {"jsonPath": "$.days", **values, "numberValue": 3},
+        {"jsonPath": "$.city", **values, "stringValue": "Oslo"},
+        {"jsonPath": "$.unit", "nullValue": None},
+    ]
+    writer = ArgumentsWriter()
+    assert json.loads(writer.feed(pieces) + writer.finish()) == {
+        "days": 3,
+        "city": "Oslo",
+        "unit": None,
+    }
+
+
 def test_a_call_without_arguments_has_none() -> None:
     assert parse(reply([{"functionCall": {"id": "a", "name": "search"}}])).tool_calls == [SEARCH]
 

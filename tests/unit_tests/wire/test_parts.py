@@ -190,9 +190,35 @@ def test_langchain_reads_the_content_as_standard_blocks(
         assert [found["type"] for found in message.content_blocks] == kinds
 
 
-def test_a_part_that_is_not_an_object_is_unreadable() -> None:
+@pytest.mark.parametrize("before", [[], [{"text": "a", **call("a")}]], ids=["alone", "after both"])
+def test_a_part_that_is_not_an_object_is_unreadable(before: list[Json]) -> None:
     with pytest.raises(UnreadableResponseError, match="not an object"):
-        parse(reply(["text"]))
+        parse(reply([*before, "text"]))
+
+
+_UNSET = dict.fromkeys(
+    ["thought", "thoughtSignature", "inlineData", "functionCall", "executableCode", "videoMetadata"]
+)
+"""What a proxy adds that writes all fields of a type."""
+
+
+def test_a_field_that_is_null_is_not_there() -> None:
+    code = {"executableCode": {"code": "1 + 1", "language": "PYTHON"}}
+    image = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0="}}
+    parts = [text("It is "), text("sunny."), code, image, text("hm", thought=True), call("a", x=1)]
+    written = [{"text": None, **_UNSET, **part} for part in parts]
+    expected = parse(reply(parts))
+    assert seen(parse(reply(written))) == seen(expected)
+    assert seen(stream(one_by_one(written))) == seen(stream(one_by_one(parts)))
+    assert parse(reply([text("Sunny", **_UNSET), {"text": None}])).content == "Sunny"
+
+
+def test_an_empty_signature_is_none() -> None:
+    thoughts = [text(said, thought=True) for said in ("Let ", "me ", "see.")]
+    parts = [*thoughts, text("It is sunny."), call("a")]
+    unsigned = [{**part, "thoughtSignature": ""} for part in parts]
+    assert seen(parse(reply(unsigned))) == seen(parse(reply(parts)))
+    assert seen(stream(one_by_one(unsigned))) == seen(stream(one_by_one(parts)))
 
 
 # The order of parts
@@ -288,6 +314,12 @@ def test_a_change_of_the_format_begins_another_file() -> None:
     parser.feed(samples(SAMPLES, mime="audio/L16;rate=48000", finishReason="STOP"))
     files = [block for chunk in parser.finish() for block in chunk.message.content_blocks]
     assert [read_wav({**block})[0] for block in files] == [16_000, 48_000]
+
+
+def test_samples_may_be_in_the_alphabet_of_urls() -> None:
+    """The SDK's types are written like this."""
+    message = parse(samples("-_v7__8A", finishReason="STOP"))
+    assert read_wav(message.content[0])[3] == base64.b64decode("+/v7//8A")  # type: ignore[arg-type]
 
 
 def test_audio_that_is_not_base64_is_unreadable() -> None:
