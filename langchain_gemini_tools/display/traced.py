@@ -7,6 +7,7 @@ model has no price, which is different from a price of zero.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -292,19 +293,27 @@ def _add_records(run: TracedRun) -> None:
 
 
 def _add_times(run: TracedRun, clock: RunClock, *, only_measured_turns: bool) -> None:
-    for turn in run.turns:
+    """Add what the clock measured.
+
+    Ids of tool calls may repeat, in later turns and in other runs. So a call has the last span
+    between its turn and the next one. Turns that ran in parallel overlap; then it has the last span
+    since its turn. A turn that was not measured may be from another run than the clock.
+    """
+    spans = {call.id: clock.tool_call_spans(call.id) for call in run.calls}
+    since, until = -math.inf, math.inf
+    for turn in reversed(run.turns):
         turn.span = clock.message_span(turn.message.id)
-        turn.milliseconds = turn.span.milliseconds if turn.span else None
-    # Ids may repeat in later turns, and a clock may have measured earlier runs: the last call with
-    # an id belongs to the last span. Other runs of the process may have the same ids of calls, but
-    # not of messages.
-    turns = [turn for turn in run.turns if turn.span or not only_measured_turns]
-    calls = [call for turn in turns for call in turn.calls]
-    known = {call.id: clock.tool_call_spans(call.id) for call in calls}
-    for call in reversed(calls):
-        if spans := known[call.id]:
-            call.span = spans.pop()
-            call.milliseconds = call.span.milliseconds
+        if turn.span:
+            turn.milliseconds, since = turn.span.milliseconds, turn.span.start
+        elif only_measured_turns:
+            continue
+        for call in reversed(turn.calls):
+            known = [span for span in spans[call.id] if span.start >= since]
+            if found := [span for span in known if span.start <= until] or known:
+                call.span = found[-1]
+                call.milliseconds = call.span.milliseconds
+                spans[call.id].remove(call.span)
+        since, until = -math.inf, turn.span.start if turn.span else until
 
 
 # Costs
