@@ -81,11 +81,7 @@ class Settings:
         known = ("raise", "return", "answer")
         self._check("on_limit", self.on_limit in known, f"must be one of {', '.join(known)}")
         self._check("backoff", callable(self.backoff), "must be a function")
-        if not isinstance(self.inject, Mapping):  # the value itself may be secret
-            kind = type(self.inject).__name__
-            raise InvalidOptionError(
-                f"inject must be a dict of argument names to values, not {kind}."
-            )
+        self._check_inject()
         self._check_timeouts()
         self._check_approve()
         self._check_names("repeatable", self.repeatable)
@@ -115,6 +111,20 @@ class Settings:
     def is_cached(self, name: str) -> bool:
         """Return whether results of this tool are reused within a run."""
         return self.cache if isinstance(self.cache, bool) else name in self.cache
+
+    def _check_inject(self) -> None:
+        if not isinstance(self.inject, Mapping):  # the value itself may be secret
+            kind = type(self.inject).__name__
+            raise InvalidOptionError(
+                f"inject must be a dict of argument names to values, not {kind}."
+            )
+        hidden = frozenset[str]().union(*self.box.hidden.values())
+        if unknown := [name for name in self.inject if name not in hidden]:
+            raise InvalidOptionError(
+                f"inject has a value for {', '.join(map(repr, unknown))}, which no tool hides from "
+                "the model. Annotate the argument with `Annotated[..., InjectedToolArg]`, or "
+                "remove the value."
+            )
 
     def _check_timeouts(self) -> None:
         timeouts = self.tool_timeout

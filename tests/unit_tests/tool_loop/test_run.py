@@ -489,6 +489,10 @@ def test_failures_are_not_cached() -> None:
             {"repeatable": (n for n in ["echo"])},
             "repeatable=<.* is not valid: pass a set or a list of tool names",
         ),
+        (
+            {"inject": {"text": "x", "user": "y"}},
+            "inject has a value for 'text', 'user', which no tool hides from the model. Annotate",
+        ),
         ({"cache": None}, "cache=None is not valid: it must be True, False or tool names"),
         ({"cache": 1}, "cache=1 is not valid: it must be True, False or tool names"),
         ({"cache": "echo"}, "cache='echo' is not valid: pass a set or a list of tool names"),
