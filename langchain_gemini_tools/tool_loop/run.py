@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from uuid import uuid4
 
 from langchain_core.language_models import LanguageModelInput
@@ -256,7 +256,8 @@ class Run:
         message = _with_call_ids(received)
         self._new.append(message)
         if message.usage_metadata:
-            self._usage = add_usage(self._usage, message.usage_metadata)
+            counts = cast("UsageMetadata", _integers(message.usage_metadata))
+            self._usage = add_usage(self._usage, counts)
         seconds = self.clock() - self._turn_began
         self.emit(self.event(events.TurnFinished, message=message, duration=seconds))
         if not message.tool_calls and not message.invalid_tool_calls:
@@ -388,6 +389,15 @@ def _is_empty(message: AIMessage) -> bool:
     """Return whether there is nothing to show: no text, no media; thoughts do not count."""
     kinds = {type_of(block) for block in blocks_of(message.content)}
     return not message.text.strip() and kinds <= {*TEXTS, *THOUGHTS}
+
+
+def _integers(usage: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the token counts. `add_usage` raises for other values, such as a vendor's price."""
+    return {
+        key: _integers(value) if isinstance(value, dict) else value
+        for key, value in usage.items()
+        if isinstance(value, int | dict)
+    }
 
 
 def _why_not_run(message: AIMessage) -> str | None:
