@@ -58,7 +58,7 @@ _SIGNATURES = {"thoughtSignature", "thought_signature", "signature"}
 def clean(text: str, max_chars: int) -> str:
     """Redact credentials, cut at `max_chars` with a notice, and show invisible characters."""
     shown = _redacted_start(text, max_chars).replace("\r\n", "\n")
-    shown = "".join(_visible(char) for char in shown)
+    shown = shown.translate(_VISIBLE)
     rest = len(text) - max_chars
     if rest <= 0:
         return shown
@@ -98,10 +98,17 @@ def _redacted_start(text: str, length: int) -> str:
     return shown[:length]
 
 
-def _visible(char: str) -> str:
-    if char in _KEPT or unicodedata.category(char) not in _INVISIBLE:
-        return char
-    return f"⟨U+{ord(char):04X}⟩"
+class _VisibleForms(dict[int, str]):
+    """What `str.translate` writes for each character; it asks once for each of ASCII."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        if char in _KEPT or unicodedata.category(char) not in _INVISIBLE:
+            return char
+        return f"⟨U+{code:04X}⟩"
+
+
+_VISIBLE = _VisibleForms()
 
 
 @dataclass

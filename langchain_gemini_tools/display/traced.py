@@ -7,11 +7,13 @@ model has no price, which is different from a price of zero.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.messages import (
     AIMessage,
@@ -24,6 +26,9 @@ from langchain_core.messages.ai import add_ai_message_chunks
 
 from langchain_gemini_tools.display.callbacks import RunClock, Span
 from langchain_gemini_tools.display.content import TracedBlock, read_blocks, read_sources
+
+if TYPE_CHECKING:
+    from genai_prices.types import PriceCalculation
 
 _ROLES = {"human": "you", "system": "system"}
 
@@ -292,19 +297,27 @@ def _add_records(run: TracedRun) -> None:
 
 
 def _add_times(run: TracedRun, clock: RunClock, *, only_measured_turns: bool) -> None:
-    for turn in run.turns:
+    """Add what the clock measured.
+
+    Ids of tool calls may repeat, in later turns and in other runs. So a call has the last span
+    between its turn and the next one. Turns that ran in parallel overlap; then it has the last span
+    since its turn. A turn that was not measured may be from another run than the clock.
+    """
+    spans = {call.id: clock.tool_call_spans(call.id) for call in run.calls}
+    since, until = -math.inf, math.inf
+    for turn in reversed(run.turns):
         turn.span = clock.message_span(turn.message.id)
-        turn.milliseconds = turn.span.milliseconds if turn.span else None
-    # Ids may repeat in later turns, and a clock may have measured earlier runs: the last call with
-    # an id belongs to the last span. Other runs of the process may have the same ids of calls, but
-    # not of messages.
-    turns = [turn for turn in run.turns if turn.span or not only_measured_turns]
-    calls = [call for turn in turns for call in turn.calls]
-    known = {call.id: clock.tool_call_spans(call.id) for call in calls}
-    for call in reversed(calls):
-        if spans := known[call.id]:
-            call.span = spans.pop()
-            call.milliseconds = call.span.milliseconds
+        if turn.span:
+            turn.milliseconds, since = turn.span.milliseconds, turn.span.start
+        elif only_measured_turns:
+            continue
+        for call in reversed(turn.calls):
+            known = [span for span in spans[call.id] if span.start >= since]
+            if found := [span for span in known if span.start <= until] or known:
+                call.span = found[-1]
+                call.milliseconds = call.span.milliseconds
+                spans[call.id].remove(call.span)
+        since, until = -math.inf, turn.span.start if turn.span else until
 
 
 # Costs
@@ -332,34 +345,46 @@ def find_cost(
     """
     if usage and usage.get("total_cost") == 0:  # langchain-core marks a cache hit this way
         return Cost(Decimal(0))
-    try:
-        from genai_prices import Usage, calc_price
-    except ImportError:
-        return Cost()
-    if not usage or not model or not _counts(usage):
-        return Cost()
     if not isinstance(service_tier, str):
         service_tier = None
-    name = model.rsplit("/", 1)[-1]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about usage details without a price
-            runner = str(provider) if provider else None
-            price = calc_price(
-                Usage(**_counts(usage)),
-                name,
-                provider_id=_PROVIDERS.get(runner, runner) if runner else None,
-                price_context={"service_tier": service_tier} if service_tier else None,
-            )
-    except (LookupError, ValueError, TypeError):
+    counts = _counts(usage or {})
+    price = _find_price(counts, model, str(provider or ""), service_tier)
+    if price is None:
         return Cost()
-    dollars, is_partial = Decimal(price.total_price), uses_server_tools
+    dollars = Decimal(price.total_price)
+    # How many of the cached tokens are audio, which is cheaper to cache, is not known.
+    is_partial = uses_server_tools or "cache_audio_read_tokens" in counts
     if service_tier not in _STANDARD_TIERS and not _has_price(price.model, service_tier):
         if service_tier == "flex" and price.provider.id == "google":
             dollars /= 2
         else:
             is_partial = True
     return Cost(dollars, is_partial=is_partial)
+
+
+def _find_price(
+    counts: Mapping[str, int], model: str, provider: str, service_tier: str | None
+) -> PriceCalculation | None:
+    """Return the price, or None if the tables have none or are not installed.
+
+    Some providers list a model with its path (`openai/gpt-oss-120b`), others without.
+    """
+    try:
+        from genai_prices import Usage, calc_price
+    except ImportError:
+        return None
+    if not model or not counts:
+        return None
+    for name in dict.fromkeys((model, model.rsplit("/", 1)[-1])):
+        with warnings.catch_warnings(), suppress(LookupError, ValueError, TypeError):
+            warnings.simplefilter("ignore")  # about usage details without a price
+            return calc_price(
+                Usage(**counts),
+                name,
+                provider_id=_PROVIDERS.get(provider, provider) or None,
+                price_context={"service_tier": service_tier} if service_tier else None,
+            )
+    return None
 
 
 def _has_price(model: Any, service_tier: str | None) -> bool:
@@ -379,18 +404,26 @@ def sum_costs(costs: Iterable[Cost]) -> Cost:
 
 
 def _counts(usage: Mapping[str, Any]) -> dict[str, int]:
-    incoming = usage.get("input_token_details") or {}
-    outgoing = usage.get("output_token_details") or {}
+    incoming = _integers(usage.get("input_token_details"))
+    outgoing = _integers(usage.get("output_token_details"))
+    cached, audio = incoming.get("cache_read", 0), incoming.get("audio", 0)
+    # If Anthropic's cache writes are listed by lifetime, `cache_creation` is zero.
+    short, long = (incoming.get(f"ephemeral_{time}_input_tokens", 0) for time in ("5m", "1h"))
     counts = {
-        "input_tokens": usage.get("input_tokens"),
-        "output_tokens": usage.get("output_tokens"),
-        "cache_read_tokens": incoming.get("cache_read"),
-        "cache_write_tokens": incoming.get("cache_creation"),
-        "input_audio_tokens": incoming.get("audio"),
-        "output_audio_tokens": outgoing.get("audio"),
-        "output_image_tokens": outgoing.get("image"),
+        **_integers({key: usage.get(key) for key in ("input_tokens", "output_tokens")}),
+        "cache_read_tokens": cached,
+        "cache_write_tokens": incoming.get("cache_creation", 0) + short + long,
+        "cache_write_1h_tokens": long,
+        "input_audio_tokens": audio,
+        "cache_audio_read_tokens": min(cached, audio),  # the most that it can be
+        "output_audio_tokens": outgoing.get("audio", 0),
+        "output_image_tokens": outgoing.get("image", 0),
     }
-    return {key: count for key, count in counts.items() if isinstance(count, int) and count}
+    return {key: count for key, count in counts.items() if count}
+
+
+def _integers(counts: Mapping[str, Any] | None) -> dict[str, int]:
+    return {key: count for key, count in (counts or {}).items() if isinstance(count, int)}
 
 
 def _render_dollars(dollars: Decimal) -> str:

@@ -52,7 +52,6 @@ _PROCESS_CLOCK = RunClock()
 register_configure_hook(
     ContextVar("langchain_gemini_tools_clock", default=_PROCESS_CLOCK),
     inheritable=True,
-    handle_class=RunClock,
 )
 
 

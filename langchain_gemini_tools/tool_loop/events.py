@@ -9,7 +9,7 @@ Every tool call ends with exactly one event that has a `record`. The last event 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
@@ -88,12 +88,15 @@ class ToolCallStarted(LoopEvent):
 
 @dataclass(frozen=True)
 class ToolCallRetried(LoopEvent):
-    """An attempt failed; the next one starts after `delay` seconds."""
+    """An attempt failed; the next one starts after `delay` seconds.
+
+    The error is not in the `repr`: it may contain credentials or injected values.
+    """
 
     call: ToolCall
     attempt: int
     delay: float
-    error: BaseException
+    error: BaseException = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -245,7 +248,8 @@ class ToolCallRecord:
         message: The tool message that the model gets.
         attempts: How often it was started.
         duration: Seconds from the first start to the end, pauses included; 0 if never started.
-        error: The last exception of the tool, if it failed.
+        error: The last exception of the tool, if it failed. Not in the `repr`, because it may
+            contain credentials or injected values; the message contains neither.
     """
 
     turn: int
@@ -254,7 +258,7 @@ class ToolCallRecord:
     message: ToolMessage
     attempts: int = 0
     duration: float = 0.0
-    error: BaseException | None = None
+    error: BaseException | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

@@ -128,8 +128,8 @@ class ToolLoop(Runnable[LoopInput, Any]):
         cache: Whether an identical tool call reuses its result within a run; or the names of the
             tools for which it does.
         inject: Values for arguments that are marked as `InjectedToolArg`. The model does not see
-            these arguments and cannot set them. The values are redacted in error messages for the
-            model; the error in the call's record has them.
+            these arguments and cannot set them. Names of other arguments are rejected. The values
+            are redacted in error messages for the model; the error in the call's record has them.
         hold_back: How many characters of a turn `stream` holds back; see above.
 
     Raises:

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from uuid import uuid4
 
 from langchain_core.language_models import LanguageModelInput
@@ -81,11 +81,7 @@ class Settings:
         known = ("raise", "return", "answer")
         self._check("on_limit", self.on_limit in known, f"must be one of {', '.join(known)}")
         self._check("backoff", callable(self.backoff), "must be a function")
-        if not isinstance(self.inject, Mapping):  # the value itself may be secret
-            kind = type(self.inject).__name__
-            raise InvalidOptionError(
-                f"inject must be a dict of argument names to values, not {kind}."
-            )
+        self._check_inject()
         self._check_timeouts()
         self._check_approve()
         self._check_names("repeatable", self.repeatable)
@@ -115,6 +111,20 @@ class Settings:
     def is_cached(self, name: str) -> bool:
         """Return whether results of this tool are reused within a run."""
         return self.cache if isinstance(self.cache, bool) else name in self.cache
+
+    def _check_inject(self) -> None:
+        if not isinstance(self.inject, Mapping):  # the value itself may be secret
+            kind = type(self.inject).__name__
+            raise InvalidOptionError(
+                f"inject must be a dict of argument names to values, not {kind}."
+            )
+        hidden = frozenset[str]().union(*self.box.hidden.values())
+        if unknown := [name for name in self.inject if name not in hidden]:
+            raise InvalidOptionError(
+                f"inject has a value for {', '.join(map(repr, unknown))}, which no tool hides from "
+                "the model. Annotate the argument with `Annotated[..., InjectedToolArg]`, or "
+                "remove the value."
+            )
 
     def _check_timeouts(self) -> None:
         timeouts = self.tool_timeout
@@ -246,7 +256,8 @@ class Run:
         message = _with_call_ids(received)
         self._new.append(message)
         if message.usage_metadata:
-            self._usage = add_usage(self._usage, message.usage_metadata)
+            counts = cast("UsageMetadata", _integers(message.usage_metadata))
+            self._usage = add_usage(self._usage, counts)
         seconds = self.clock() - self._turn_began
         self.emit(self.event(events.TurnFinished, message=message, duration=seconds))
         if not message.tool_calls and not message.invalid_tool_calls:
@@ -378,6 +389,15 @@ def _is_empty(message: AIMessage) -> bool:
     """Return whether there is nothing to show: no text, no media; thoughts do not count."""
     kinds = {type_of(block) for block in blocks_of(message.content)}
     return not message.text.strip() and kinds <= {*TEXTS, *THOUGHTS}
+
+
+def _integers(usage: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the token counts. `add_usage` raises for other values, such as a vendor's price."""
+    return {
+        key: _integers(value) if isinstance(value, dict) else value
+        for key, value in usage.items()
+        if isinstance(value, int | dict)
+    }
 
 
 def _why_not_run(message: AIMessage) -> str | None:

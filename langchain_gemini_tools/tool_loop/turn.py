@@ -374,7 +374,7 @@ def _is_failure(error: BaseException) -> bool:
         return all(map(_is_failure, error.exceptions))
     if any(base.__name__ == "GraphBubbleUp" for base in type(error).__mro__):
         return False  # LangGraph's interrupts
-    return isinstance(error, Exception | asyncio.CancelledError)
+    return isinstance(error, Exception | asyncio.CancelledError | GeneratorExit)
 
 
 def as_tool_call(invalid: InvalidToolCall) -> ToolCall:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ from langchain_core.tools import tool
 from langchain_gemini_tools import BatchProgress, RunClock, trace
 from langchain_gemini_tools.display import BatchCounts
 from tests.unit_tests.display.runs import answer, call
+from tests.unit_tests.display.runs import result as llm_result
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
@@ -239,6 +241,42 @@ def test_another_run_with_the_same_call_ids_has_its_own_times() -> None:
     assert trace(only_the_last, clock).run.calls[0].milliseconds == 2000
     both = [answer(tool_calls=[call("wait", "call_0")]) for _ in range(2)]
     assert [made.milliseconds for made in trace(both, clock).run.calls] == [1000, 2000]
+
+
+def _measured_run(clock: RunClock, *message_ids: str) -> list[AIMessage]:
+    """Messages with these ids; each but the last makes a tool call with the same id."""
+    messages = [answer(tool_calls=[call("wait", "call_0")], id=each) for each in message_ids]
+    messages[-1].tool_calls = []
+    for message in messages:
+        run_id = uuid4()
+        clock.on_chat_model_start({}, [], run_id=run_id)
+        clock.on_llm_end(llm_result(str(message.id)), run_id=run_id)
+        if message.tool_calls:
+            clock.on_tool_start({}, "", run_id=run_id, tool_call_id="call_0")
+            clock.on_tool_end("done", run_id=run_id)
+    return messages
+
+
+def test_an_earlier_run_with_the_same_call_ids_keeps_its_own_times() -> None:
+    ticks = (number * number for number in itertools.count())  # each call takes longer
+    clock = RunClock(now=lambda: next(ticks))
+    runs = [_measured_run(clock, "a", "b", "c"), _measured_run(clock, "d", "e", "f")]
+    times = [[made.milliseconds for made in trace(run, clock).run.calls] for run in runs]
+    assert times == [[5000, 13_000], [25_000, 33_000]]
+
+
+def test_calls_of_parallel_turns_are_timed() -> None:
+    ticks = itertools.count()
+    clock = RunClock(now=lambda: next(ticks))
+    runs = [uuid4(), uuid4()]
+    for run_id in runs:
+        clock.on_chat_model_start({}, [], run_id=run_id)
+    for run_id, name in zip(runs, "ab", strict=True):
+        clock.on_llm_end(llm_result(name), run_id=run_id)
+        clock.on_tool_start({}, "", run_id=run_id, tool_call_id=name)
+        clock.on_tool_end("done", run_id=run_id)
+    turns = [answer(tool_calls=[call("wait", name)], id=name) for name in "ab"]
+    assert [made.milliseconds for made in trace(turns, clock).run.calls] == [1000, 1000]
 
 
 def test_the_memory_of_a_clock_is_bounded() -> None:

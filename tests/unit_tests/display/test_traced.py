@@ -29,6 +29,27 @@ def test_cached_tokens_are_cheaper() -> None:
     assert Decimal("0.00008") < cached.dollars < Decimal("0.00018")
 
 
+def test_cached_audio_makes_the_price_a_lower_bound() -> None:
+    audio = {"audio": 500, "cache_read": 800}
+    cost = _cost("gemini-2.0-flash", input_token_details=audio)
+    assert cost == Cost(Decimal("0.000195"), is_partial=True)
+    assert _cost("gemini-2.0-flash", input_token_details={"audio": 500}) == Cost(Decimal("0.00048"))
+
+
+@pytest.mark.parametrize(
+    ("details", "dollars"),
+    [
+        ({}, "0.0060"),
+        ({"cache_creation": 800}, "0.0066"),
+        ({"cache_creation": 0, "ephemeral_5m_input_tokens": 800}, "0.0066"),
+        ({"cache_creation": 0, "ephemeral_1h_input_tokens": 800}, "0.0084"),
+    ],
+)
+def test_cache_writes_of_anthropic_cost_more(details: dict[str, int], dollars: str) -> None:
+    cost = _cost("claude-sonnet-4-5", "anthropic", input_token_details=details)
+    assert cost == Cost(Decimal(dollars))
+
+
 def test_images_cost_more_or_the_price_is_partial() -> None:
     details = {"image": 1290}
     cost = _cost("gemini-2.5-flash-image", output_tokens=1300, output_token_details=details)
@@ -60,6 +81,11 @@ def test_the_price_depends_on_the_provider(provider: str) -> None:
     assert _cost("gpt-4o", "openai").dollars is not None
     assert _cost("gpt-4o", None).dollars is not None  # the provider is not known
     assert _cost("gpt-4o", provider) == Cost(None)
+
+
+def test_some_providers_list_a_model_with_its_path() -> None:
+    assert _cost("openai/gpt-oss-120b", "groq").dollars is not None
+    assert _cost("openai/gpt-4o", "openai") == _cost("gpt-4o", "openai")
 
 
 def test_a_response_without_tokens_is_not_free() -> None:

@@ -71,6 +71,7 @@ def test_a_run_without_a_clock_is_timed_as_well() -> None:
     measured = RunClock()
     message = model.invoke("Hi", config={"callbacks": [measured]})
     assert " ms" in str(trace(message, measured))
+    assert " ms" in str(trace(message))
     assert " ms" not in str(trace(AIMessage("Three", id="three")))
 
 

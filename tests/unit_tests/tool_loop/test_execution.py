@@ -572,10 +572,11 @@ async def test_a_tool_that_raises_stop_iteration_has_failed() -> None:
         await _loop([echo], call("echo", text="x"), approve={"echo": find}).ainvoke("Hi")
 
 
-def test_a_tool_that_cancels_itself_has_failed() -> None:
+@pytest.mark.parametrize("error", [asyncio.CancelledError, GeneratorExit])
+def test_a_tool_that_cancels_itself_has_failed(error: type[BaseException]) -> None:
     async def give_up() -> str:
         """Give up."""
-        raise asyncio.CancelledError
+        raise error
 
     result = run_virtually(_loop([give_up], call("give_up")).ainvoke("Hi"))
     assert [record.status for record in result.calls] == ["failed"]

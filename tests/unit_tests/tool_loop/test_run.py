@@ -98,6 +98,25 @@ def test_usage_is_summed_over_the_turns() -> None:
     )
 
 
+def test_values_of_a_vendor_that_are_not_token_counts_are_not_summed() -> None:
+    first, last = calls(call("echo", text="x")), AIMessage("Done.")
+    for message in (first, last):
+        priced: Any = {
+            "input_tokens": 10,
+            "output_tokens": 2,
+            "total_tokens": 12,
+            "total_cost": 0.5,
+            "output_token_details": {"reasoning": 1, "tier": "flex"},
+        }
+        message.usage_metadata = priced
+    assert _ask_twice(_model(first, last), [echo]).usage == UsageMetadata(
+        input_tokens=20,
+        output_tokens=4,
+        total_tokens=24,
+        output_token_details={"reasoning": 2},
+    )
+
+
 def _endless() -> ScriptedModel:
     return _model(*[calls(call("echo", str(n), text=f"{n}"), text="Hm.") for n in range(1, 9)])
 
@@ -488,6 +507,10 @@ def test_failures_are_not_cached() -> None:
         (
             {"repeatable": (n for n in ["echo"])},
             "repeatable=<.* is not valid: pass a set or a list of tool names",
+        ),
+        (
+            {"inject": {"text": "x", "user": "y"}},
+            "inject has a value for 'text', 'user', which no tool hides from the model. Annotate",
         ),
         ({"cache": None}, "cache=None is not valid: it must be True, False or tool names"),
         ({"cache": 1}, "cache=1 is not valid: it must be True, False or tool names"),

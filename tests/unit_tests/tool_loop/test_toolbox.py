@@ -174,6 +174,27 @@ def test_injected_values_are_not_in_any_repr() -> None:
     assert "secret-4711" not in repr(loop) + repr(loop.settings)
 
 
+def test_secrets_in_an_exception_are_not_in_the_repr_of_events_and_results() -> None:
+    key = "AIza" + "0123456789" * 3
+
+    def connect(user: Annotated[str, InjectedToolArg]) -> str:
+        """Connect."""
+        raise ConnectionError(f"{user} with {key}")
+
+    loop = _loop(
+        [connect],
+        calls(call("connect")),
+        inject={"user": "secret-4711"},
+        repeatable=["connect"],
+        backoff=lambda _: 0,
+    )
+    shown = repr(list(loop.events("Hi")))
+    assert "ToolCallRetried" in shown
+    assert "Tool 'connect' failed: ConnectionError: [redacted] with [redacted]" in shown
+    assert "secret-4711" not in shown
+    assert key not in shown
+
+
 def test_results_are_in_the_order_of_the_calls() -> None:
     def wait(seconds: float) -> str:
         """Wait."""
