@@ -424,6 +424,16 @@ def test_audio_keeps_the_parameters_of_its_type() -> None:
         pytest.param({"type": "file", "file_id": "file-8Zq"}, "another vendor", id="openai's id"),
         pytest.param({"type": "image", "file_id": "file_01A"}, "another vendor", id="anthropic's"),
         pytest.param(
+            {"type": "document", "source": {"type": "file", "file_id": "file_01A"}},
+            "'file_01A', a file of another vendor",
+            id="anthropic's own block",
+        ),
+        pytest.param(
+            {"type": "input_file", "file_id": "file-8Zq"},
+            "'file-8Zq', a file of another vendor",
+            id="openai's own block",
+        ),
+        pytest.param(
             {"type": "image_url", "image_url": "data:image/png;base64,"}, "data URI", id="empty URI"
         ),
         pytest.param({"type": "image_url", "image_url": "data:,hello"}, "data URI", id="plain URI"),
