@@ -68,13 +68,13 @@ def render_input(content: Content, role: str) -> list[gemini.Part]:
     """
     if isinstance(content, str):
         return [{"text": content}] if content else []
-    rendered = [(block, _render_input_block(block, role)) for block in content]
-    if role == "system":
-        for block, part in rendered:
-            if part and "text" not in part:
+    parts = [part for block in content if (part := _render_input_block(block, role))]
+    if role == "system" and not all("text" in part for part in parts):
+        for block in content:
+            if (part := _render_input_block(block, role)) and "text" not in part:
                 kind = type_of(block) or next(iter(block))
                 raise UnsupportedBlockError(kind, role, ["text"])
-    return [part for _, part in rendered if part]
+    return parts
 
 
 def _render_input_block(block: str | Block, role: str) -> gemini.Part | None:
