@@ -70,10 +70,10 @@ def render_input(content: Content, role: str) -> list[gemini.Part]:
         return [{"text": content}] if content else []
     parts = [part for block in content if (part := _render_input_block(block, role))]
     if role == "system" and not all("text" in part for part in parts):
-        blocks = [block for block in content if isinstance(block, dict)]
-        rendered = ((block, _render_input_block(block, role)) for block in blocks)
-        other = next(block for block, part in rendered if part and "text" not in part)
-        raise UnsupportedBlockError(str(other.get("type")), role, ["text"])
+        for block in content:
+            if (part := _render_input_block(block, role)) and "text" not in part:
+                kind = type_of(block) or next(iter(block))
+                raise UnsupportedBlockError(kind, role, ["text"])
     return parts
 
 
@@ -85,13 +85,14 @@ def _render_input_block(block: str | Block, role: str) -> gemini.Part | None:
     """
     if isinstance(block, str):
         return {"text": block} if block else None
-    if len(block) == 1 and block.keys() <= _CACHE_MARKERS:
+    if _is_cache_marker(block):
         return None
     kind = type_of(block)
     if kind in block_types.TEXTS or ("type" not in block and isinstance(block.get("text"), str)):
         return {"text": str(block["text"])} if block.get("text") else None
     if kind in block_types.MEDIA:
-        return render_media(block)
+        part = render_media(block)
+        return part if part != {"text": ""} else None
     if kind == "non_standard" and isinstance(block.get("value"), dict):
         return _render_input_block(block["value"], role)
     if kind == block_types.GEMINI_PART and isinstance(block.get("part"), dict):
@@ -100,6 +101,10 @@ def _render_input_block(block: str | Block, role: str) -> gemini.Part | None:
         return raw
     supported = ["text"] if role == "system" else [*block_types.MEDIA, *block_types.TEXTS]
     raise UnsupportedBlockError(kind or str(block.get("type")), role, supported)
+
+
+def _is_cache_marker(block: str | Block) -> bool:
+    return isinstance(block, dict) and len(block) == 1 and block.keys() <= _CACHE_MARKERS
 
 
 def render_model_block(block: str | Block, message: AIMessage) -> gemini.Part | None:
@@ -360,6 +365,7 @@ def _split_result(content: Content) -> tuple[Content, list[Block]]:
         if not _are_dumped_blocks(blocks):
             return content, []
         content = blocks
+    content = [_unwrapped(block) for block in content if not _is_cache_marker(block)]
     objects = [block for block in content if isinstance(block, dict)]
     if objects and not any(isinstance(block.get("type"), str) for block in objects):
         return content, []
@@ -377,6 +383,14 @@ def _split_result(content: Content) -> tuple[Content, list[Block]]:
         else:
             media.append(block)
     return "\n".join(texts), media
+
+
+def _unwrapped(block: str | Block) -> str | Block:
+    """Return the block inside LangChain's wrapper for blocks that are not standard."""
+    match block:
+        case {"type": "non_standard", "value": dict(value)}:
+            return value
+    return block
 
 
 def render_text_result(result: ToolMessage, call: gemini.FunctionCall) -> gemini.Part | None:
@@ -473,4 +487,5 @@ def _as_text(value: Any) -> str:
 
 
 def _is_inline_result(part: gemini.Part) -> bool:
-    return "inlineData" in part and part["inlineData"]["mimeType"] in _INLINE_RESULT_TYPES
+    """Whether a file may be inside a response, where parts have no options such as a resolution."""
+    return part.keys() == {"inlineData"} and part["inlineData"]["mimeType"] in _INLINE_RESULT_TYPES

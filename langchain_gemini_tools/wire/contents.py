@@ -113,6 +113,8 @@ def _render_turn(turn: Turn, contents: ContentsWriter, invocation: Invocation) -
                 response, more = render_result(
                     result, split, sent, invocation.capabilities, is_whole=is_action
                 )
+                if not invocation.capabilities.accepts_resolution_per_part:
+                    more = _without_resolutions(more, call.result_position, contents.repairs)
                 media += more
                 has_files |= bool(split.files)
             responses.append(response)

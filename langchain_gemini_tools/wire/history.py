@@ -6,7 +6,7 @@ written by another vendor are repaired; every change is reported as a `Repair`.
 
 | found | sent instead |
 |---|---|
-| a call without a result | a result that says it was not executed |
+| a call without a result | a result that says it was not executed, before the next AI message |
 | a result that follows other messages than results | the result, moved to its call |
 | a call without an id, or with the id of another call | the call and its result with a new id |
 | a result without a call, or a second result | user text that names the call |
@@ -146,6 +146,11 @@ class ModelMessage:
     message: AIMessage
     calls: list[PairedCall]
 
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether there are calls, and no result of any of them."""
+        return bool(self.calls) and all(call.result is None for call in self.calls)
+
 
 @dataclass(slots=True)
 class Turn:
@@ -246,11 +251,9 @@ def arrange_turns(history: History, repairs: list[Repair]) -> Iterator[Turn]:
             if turn.has_results or turn.inputs or not turn.messages:
                 waiting.append(turn)
                 if not open_calls.first:
-                    yield from waiting
+                    yield from _with_steps_apart(waiting, repairs)
                     waiting.clear()
                 turn = Turn([], [])
-            else:
-                repairs.append(repair("joined", position, what="AI messages"))
             calls = calls_of(message)
             turn.messages.append(ModelMessage(position, message, calls))
             for call in calls:
@@ -265,8 +268,26 @@ def arrange_turns(history: History, repairs: list[Repair]) -> Iterator[Turn]:
                 if turn.inputs:
                     repairs.append(repair("joined", position, what="user messages"))
                 turn.inputs.append((position, rest))
-    yield from waiting
-    yield turn
+    yield from _with_steps_apart([*waiting, turn], repairs)
+
+
+def _with_steps_apart(turns: Sequence[Turn], repairs: list[Repair]) -> Iterator[Turn]:
+    """Yield the turns, divided after each AI message whose calls have no result at all.
+
+    What the model wrote next comes after the results that say so, as it does in a complete history.
+    """
+    for turn in turns:
+        if len(turn.messages) > 1:
+            step: list[ModelMessage] = []
+            for paired in turn.messages:
+                if step and step[-1].is_unanswered:
+                    yield Turn(step, [])
+                    step = []
+                elif step:
+                    repairs.append(repair("joined", paired.position, what="AI messages"))
+                step.append(paired)
+            turn.messages = step
+        yield turn
 
 
 def calls_of(message: AIMessage) -> list[PairedCall]:

@@ -305,13 +305,15 @@ def _source_of(block: Block) -> Block:
         case {"type": "input_file", "file_data": str(data), **rest} if data:
             return {"base64": data, **_name(rest)}
         case {"type": "input_file", **rest}:
-            return {"url": rest.get("file_url"), **_name(rest)}
+            return {"url": rest.get("file_url"), "file_id": rest.get("file_id"), **_name(rest)}
         case {"source": {"type": "text", "data": str(text)}}:
             return {"text": text}
         case {"source": {"type": "base64", "data": data, **rest}}:
             return {"base64": data, "mime_type": rest.get("media_type") or rest.get("mime_type")}
         case {"source": {"type": "url", "url": str(url)}}:
             return {"url": url, "mime_type": "application/pdf" if kind == "document" else None}
+        case {"source": {"type": "file", "file_id": str(file_id)}}:
+            return {"file_id": file_id}
         case {"type": "media" | "file_data", "file_uri": str(uri), **rest}:
             return {"url": uri, "mime_type": rest.get("mime_type")}
         case {"source_type": "text", "text": str(text)}:

@@ -109,14 +109,8 @@ class RenderedRequest:
         """Return the body that continues the response; `None` for the first body."""
         if token is None:
             return self.encoded
-        if self._has_token:
-            body = {**self.body, TOKEN: token}
-            return encode_json(body, is_large=len(self.encoded) > LARGE)
-        return b"%b,%b}" % (self.encoded[:-1], encode_json({TOKEN: token})[1:-1])
-
-    @property
-    def _has_token(self) -> bool:
-        return bool(self.invocation.continuation_token or self.invocation.extra_body)
+        body = {**self.body, TOKEN: token}
+        return encode_json(body, is_large=len(self.encoded) > LARGE)
 
     def stream_parser(self) -> StreamParser:
         """Return a parser for the events of a streamed response."""

@@ -58,6 +58,11 @@ ASK = HumanMessage("Look!")
             [{"text": "a"}],
             id="wrapped",
         ),
+        pytest.param(
+            [{"type": "text-plain", "text": ""}, {"type": "text", "text": "a"}],
+            [{"text": "a"}],
+            id="an empty text file",
+        ),
     ],
 )
 def test_a_users_blocks_become_parts(content: Any, parts: list[Json]) -> None:
@@ -497,6 +502,14 @@ def response(value: Json, **fields: Any) -> Json:
             id="objects of the tool's own that look like media",
         ),
         pytest.param([{"type": "text-plain", "text": "a page"}], "a page", id="a plain text file"),
+        pytest.param(
+            [{"type": "text", "text": "a"}, {"cachePoint": {"type": "default"}}],
+            "a",
+            id="text and Amazon's cache marker",
+        ),
+        pytest.param(
+            [{"type": "non_standard", "value": {"type": "text", "text": "a"}}], "a", id="wrapped"
+        ),
     ],
 )
 def test_a_result_is_sent_as_what_it_is(content: Any, value: Any) -> None:
@@ -579,6 +592,12 @@ FILES = {"text": "Files returned by search (call a):"}
             GEMINI_3,
             [response({"output": "1 file(s), attached."}, parts=[IMAGE_PART])],
             id="as Anthropic writes it",
+        ),
+        pytest.param(
+            [{"type": "non_standard", "value": IMAGE}],
+            GEMINI_3,
+            [response({"output": "1 file(s), attached."}, parts=[IMAGE_PART])],
+            id="in the block that LangChain wraps others in",
         ),
     ],
 )

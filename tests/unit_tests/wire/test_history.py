@@ -61,6 +61,26 @@ EMPTY = "(empty message)"
             id="results in another order",
         ),
         pytest.param(
+            [
+                ASK,
+                calling(tool_call("a")),
+                calling(tool_call("b"), content="Again."),
+                AIMessage("Done."),
+                HumanMessage("Thanks."),
+            ],
+            [
+                user("Look!"),
+                model(call("a")),
+                user(response("a", NOT_EXECUTED)),
+                model("Again.", call("b")),
+                user(response("b", NOT_EXECUTED)),
+                model("Done."),
+                user("Thanks."),
+            ],
+            [("unanswered_call", 1), ("unanswered_call", 2)],
+            id="all tool messages were removed",
+        ),
+        pytest.param(
             [ASK, calling(tool_call("a"), tool_call("b")), result("b", "y")],
             [
                 user("Look!"),

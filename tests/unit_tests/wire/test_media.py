@@ -12,7 +12,19 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import GeminiToolsError, InvalidInputError
 from langchain_gemini_tools.facts import blocks as block_types
-from tests.unit_tests.wire.requests import GEMINI_2, GEMINI_3, Json, contents, model, repairs, user
+from tests.unit_tests.wire.requests import (
+    GEMINI_2,
+    GEMINI_3,
+    Json,
+    calling,
+    contents,
+    model,
+    repairs,
+    response,
+    result,
+    tool_call,
+    user,
+)
 
 LOW = "MEDIA_RESOLUTION_LOW"
 PNG = "iVBORw0KGgo="
@@ -303,6 +315,20 @@ def test_a_resolution_of_one_file_is_left_out_and_reported_where_the_model_has_n
     assert repairs(messages, GEMINI_2) == [("media_resolution", 0)]
     drawn: list[BaseMessage] = [HumanMessage("Draw."), AIMessage([block]), HumanMessage("Thanks.")]
     assert contents(drawn, GEMINI_2)[1] == model(inline("image/png", PNG))
+    shown = [HumanMessage("Look!"), calling(tool_call("a")), result("a", [block])]
+    files = "Files returned by search (call a):"
+    assert contents(shown, GEMINI_2)[3] == user(files, inline("image/png", PNG))
+    assert repairs(shown, GEMINI_2) == [("media_resolution", 2)]
+
+
+def test_a_file_of_a_result_that_has_options_is_a_part_of_its_own() -> None:
+    block = {"type": "image", "base64": PNG, "media_resolution": types.MediaResolution(LOW)}
+    messages = [HumanMessage("Look!"), calling(tool_call("a")), result("a", [block])]
+    sharp = inline("image/png", PNG, mediaResolution={"level": LOW})
+    assert contents(messages, GEMINI_3)[2:] == [
+        user(response("a", "1 file(s), see below.")),
+        user("Files returned by search (call a):", sharp),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -397,6 +423,16 @@ def test_audio_keeps_the_parameters_of_its_type() -> None:
         ),
         pytest.param({"type": "file", "file_id": "file-8Zq"}, "another vendor", id="openai's id"),
         pytest.param({"type": "image", "file_id": "file_01A"}, "another vendor", id="anthropic's"),
+        pytest.param(
+            {"type": "document", "source": {"type": "file", "file_id": "file_01A"}},
+            "'file_01A', a file of another vendor",
+            id="anthropic's own block",
+        ),
+        pytest.param(
+            {"type": "input_file", "file_id": "file-8Zq"},
+            "'file-8Zq', a file of another vendor",
+            id="openai's own block",
+        ),
         pytest.param(
             {"type": "image_url", "image_url": "data:image/png;base64,"}, "data URI", id="empty URI"
         ),
