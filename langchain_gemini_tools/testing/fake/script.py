@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_gemini_tools.testing.fake import faults
 from langchain_gemini_tools.testing.fake.answer import (
     Answer,
+    code_parts,
     count_tokens,
     part_pieces,
     prompt_tokens,
     render_responses,
     response_body,
+    search_parts,
     usage_counts,
     with_ids_and_signatures,
 )
@@ -169,13 +171,9 @@ class Reply:
         if self.thoughts is not None:
             yield {"text": self.thoughts, "thought": True}
         if self.searches and ask.circulates_server_tools:
-            search = {"toolType": "GOOGLE_SEARCH_WEB"}
-            yield {"toolCall": search | {"args": {"queries": [*self.searches]}}}
-            yield {"toolResponse": search | {"response": {"search_suggestions": "<div></div>"}}}
+            yield from search_parts(self.searches)
         if self.code is not None:
-            code, output = self.code
-            yield {"executableCode": {"language": "PYTHON", "code": code}}
-            yield {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": output}}
+            yield from code_parts(*self.code)
         text = self.text
         if text is None and not isinstance(self.chunks, int | None):
             text = "".join(self.chunks)
