@@ -169,7 +169,7 @@ def _json_text(ask: Ask) -> str:
 
 def _cut(text: str, ask: Ask) -> tuple[str, str]:
     """The text up to the first stop sequence, or to the last token allowed."""
-    for stop in ask.config.get("stopSequences", []):
+    for stop in filter(None, ask.config.get("stopSequences", [])):
         text = text.partition(stop)[0]
     limit = ask.config.get("maxOutputTokens")
     if limit is not None and count_tokens(text) > limit:
