@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.testing.fake.script import Reply
 
 
+_RULES = Path(__file__).with_name("fake") / "RULES.txt"
+
+
 class _ArgumentError(Exception):
     """An argument cannot be used."""
 
@@ -87,9 +90,7 @@ def serve(arguments: argparse.Namespace) -> int:
     from langchain_gemini_tools.testing.fake_gemini import FakeGemini, environment_for
 
     if arguments.rules:
-        from langchain_gemini_tools.testing.fake.rules import list_rules, render_rules
-
-        _print(render_rules(list_rules()))
+        _print(_RULES.read_text(encoding="utf-8").rstrip())
         return 0
     gemini = FakeGemini(
         strict=not arguments.lenient,
