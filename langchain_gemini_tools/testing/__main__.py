@@ -223,10 +223,14 @@ def _find_secrets(found: JsonObject) -> Iterator[str]:
 def read_usage(path: Path) -> dict[Path, list[int]]:
     """Read what `--cassette-usage` wrote: for each cassette, the interactions no test used."""
     unused: dict[Path, set[int]] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        noted = json.loads(line)
-        cassette = Path(noted["cassette"])
-        left = set(noted["unused"])
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            noted = json.loads(line)
+            cassette, left = Path(noted["cassette"]), set(noted["unused"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise _ArgumentError(
+                f"--usage {path}, line {number}: pytest --cassette-usage did not write this"
+            ) from error
         unused[cassette] = unused[cassette] & left if cassette in unused else left
     return {cassette: sorted(left) for cassette, left in unused.items()}
 
