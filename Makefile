@@ -175,7 +175,7 @@ pictures: $(STAMP)  ## the pictures of the README
 
 figures: $(STAMP)  ## measure the code and update ARCHITECTURE.md; list the rules of FakeGemini
 	$(BIN)/python -m tests.figures
-	$(BIN)/python -m langchain_gemini_tools.testing serve --rules > langchain_gemini_tools/testing/fake/RULES.txt
+	$(BIN)/python -m tests.fake_rules > langchain_gemini_tools/testing/fake/RULES.txt
 
 check: lint type test
 

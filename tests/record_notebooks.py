@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.testing.fake import API_KEY, Emulator, faults
 from langchain_gemini_tools.testing.fake.answer import Memory
+from langchain_gemini_tools.testing.fake.script import Reply
 from tests.notebooks import CASSETTES, NOTEBOOKS, execute, is_runnable, replay, seen, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from langchain_gemini_tools.testing.fake.script import Fault, Reply
+    from langchain_gemini_tools.testing.fake.script import Fault, LongAnswer
 
 KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 
@@ -230,8 +231,9 @@ SHOWS_A_REPLAY = {"11_testing_with_cassettes"}
 class SlowEmulator(Emulator):
     """An emulator that takes its time: for each answer, and for each piece of a stream."""
 
-    def script(self, *replies: Reply) -> None:
-        super().script(*(replace(reply, fault=self._wait()) for reply in replies))
+    def script(self, *replies: Reply | LongAnswer) -> None:
+        for each in replies:
+            super().script(replace(each, fault=self._wait()) if isinstance(each, Reply) else each)
 
     def _wait(self) -> Fault:
         seconds = 0.45 + 0.17 * (self.pending_replies * 3 % 5)

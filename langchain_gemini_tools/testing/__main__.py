@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.testing.fake.script import Reply
 
 
+_RULES = Path(__file__).with_name("fake") / "RULES.txt"
+
+
 class _ArgumentError(Exception):
     """An argument cannot be used."""
 
@@ -87,9 +90,7 @@ def serve(arguments: argparse.Namespace) -> int:
     from langchain_gemini_tools.testing.fake_gemini import FakeGemini, environment_for
 
     if arguments.rules:
-        from langchain_gemini_tools.testing.fake.rules import list_rules, render_rules
-
-        _print(render_rules(list_rules()))
+        _print(_RULES.read_text(encoding="utf-8").rstrip())
         return 0
     gemini = FakeGemini(
         strict=not arguments.lenient,
@@ -222,10 +223,14 @@ def _find_secrets(found: JsonObject) -> Iterator[str]:
 def read_usage(path: Path) -> dict[Path, list[int]]:
     """Read what `--cassette-usage` wrote: for each cassette, the interactions no test used."""
     unused: dict[Path, set[int]] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        noted = json.loads(line)
-        cassette = Path(noted["cassette"])
-        left = set(noted["unused"])
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            noted = json.loads(line)
+            cassette, left = Path(noted["cassette"]), set(noted["unused"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise _ArgumentError(
+                f"--usage {path}, line {number}: pytest --cassette-usage did not write this"
+            ) from error
         unused[cassette] = unused[cassette] & left if cassette in unused else left
     return {cassette: sorted(left) for cassette, left in unused.items()}
 

@@ -270,16 +270,15 @@ def _close(
     _note_usage(tape)
     if recorded is None or tape.write_protected:
         return
-    text = render_recording(*recorded, tape.secrets)
     path = Path(tape.file_path)
     if not has_failed:
-        _save(path, text)
+        _save(path, render_recording(*recorded, tape.secrets))
         return
     beside = _beside(path) if path.exists() else path
     try:
-        _save(beside, text)
+        _save(beside, render_recording(*recorded, tape.secrets))
         note = _explain_failed_run(path, beside)
-    except CassetteFileError as failure:  # the error of the run matters more
+    except CassetteError as failure:  # the error of the run matters more
         note = str(failure)
     _logger.warning("%s", note)
     if error is not None:

@@ -217,18 +217,20 @@ class FakeGemini(Emulator):
 
     def __enter__(self) -> Self:
         """Start the server and set the environment."""
-        super().__enter__()
         self._replayed_before = _replayed_responses()
-        if self._sets_environment:
-            self._block.enter_context(_environment(environment_for(self.url)))
-        if self.batches.bucket_folder is not None:
-            self._block.enter_context(_buckets(self.batches.bucket_folder))
+        with ExitStack() as block:  # undone if something fails, such as an import
+            super().__enter__()
+            block.push(super().__exit__)
+            if self._sets_environment:
+                block.enter_context(_environment(environment_for(self.url)))
+            if self.batches.bucket_folder is not None:
+                block.enter_context(_buckets(self.batches.bucket_folder))
+            self._block = block.pop_all()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Stop the server, restore the environment and check that the script was used."""
         self._block.close()
-        super().__exit__(kind, error, traceback)
         if error is None:
             self.check()
 
@@ -251,7 +253,6 @@ class FakeGemini(Emulator):
             check: Whether to check that the script was used, as the end of a block does.
         """
         self._block.close()
-        super().__exit__(None, None, None)
         if check:
             self.check()
 
@@ -289,7 +290,7 @@ class FakeGemini(Emulator):
 
     # The script
 
-    def script(self, *replies: Reply) -> None:
+    def script(self, *replies: Reply | LongAnswer) -> None:
         """Script the next replies: `gemini.script(Reply("Yes."), Reply("No."))`."""
         super().script(*replies)
         self._is_scripted = True

@@ -136,12 +136,14 @@ def check_secrets(values: Collection[str]) -> list[str]:
     """Return the user's `secrets` without empty ones, which come from variables that are not set.
 
     Raises:
-        CassetteError: A value is too short to be found in other text.
+        CassetteError: A value is not a string, or is too short to be found in other text.
     """
     if isinstance(values, str):
         raise CassetteError("secrets must be a list of strings. Put a single secret into a list.")
     given = [value for value in values if value]
     for value in given:
+        if not isinstance(value, str):
+            raise CassetteError(f"secrets must be a list of strings, not a {type(value).__name__}.")
         if len(value.strip()) < MIN_LENGTH:
             raise CassetteError(
                 f"A value in secrets has {len(value)} characters; at least {MIN_LENGTH} are needed "

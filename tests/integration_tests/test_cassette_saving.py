@@ -235,6 +235,18 @@ def test_a_recording_that_cannot_be_written_says_so_and_hides_no_other_error(
     assert re.search("The recording was not saved", raised.value.__notes__[0])
 
 
+def test_a_credential_in_the_recording_of_a_run_that_failed_hides_no_other_error(
+    model: ChatGemini, own_folder: Path
+) -> None:
+    hidden = base64.b64encode(b"AIzaSy" + b"B" * 33).decode()
+    with pytest.raises(ValueError, match="mine") as raised:  # noqa: SIM117, PT012
+        with cassette("weather", record_mode="once"):
+            model.invoke(f"What does {hidden} mean?")
+            raise ValueError("mine")
+    assert re.search("looks like a credential, so it was not saved", raised.value.__notes__[0])
+    assert list(own_folder.rglob("*.yaml")) == []
+
+
 def test_a_recording_that_is_killed_leaves_the_old_file_whole(
     model: ChatGemini, emulator: Emulator
 ) -> None:

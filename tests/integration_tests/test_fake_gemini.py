@@ -41,7 +41,7 @@ from langchain_gemini_tools.testing.__main__ import main
 from tests.rotation import rotated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from langchain_core.messages import AIMessageChunk
@@ -265,6 +265,20 @@ def test_a_function_has_to_be_one_that_can_be_called_and_is_not_async() -> None:
         ({"text": "abc", "chunks": 2.5}, "chunks must be"),
         ({"text": "abc", "chunks": "abc"}, "chunks must be"),
         ({"text": "abc", "chunks": ["a", "b"]}, "do not add up to the text"),
+        ({"text": "half of \ud800"}, "text cannot be written as JSON"),
+        ({"calls": [("f", {"at": b"noon"})]}, "calls cannot be written as JSON"),
+        ({"calls": [("f", {"at": float("nan")})]}, "calls cannot be written as JSON"),
+        ({"parts": {"text": "Hi"}}, "parts must be a list"),
+        ({"parts": ["Hi"]}, "parts must be a list of dicts"),
+        ({"events": {"candidates": []}}, "events must be a list"),
+        ({"searches": "weather"}, "searches must be a list"),
+        ({"code": "print(6 * 7)"}, "code must be a pair"),
+        ({"usage": 7}, "usage must be a dict"),
+        ({"candidate": "safe"}, "candidate must be a dict"),
+        ({"fault": "x"}, "fault must be a function"),
+        ({"text": "Hi", "parts": [{"text": "Ho"}]}, "parts replaces text"),
+        ({"calls": [("f", {})], "body": {}}, "body replaces calls"),
+        ({"status": 503}, r"status needs a body.* fail\(503\)"),
     ],
 )
 def test_a_reply_that_cannot_be_sent_is_rejected_where_it_is_scripted(
@@ -276,11 +290,29 @@ def test_a_reply_that_cannot_be_sent_is_rejected_where_it_is_scripted(
         assert gemini.pending_replies == 0
 
 
-@pytest.mark.parametrize("arguments", [{"parts": [1]}, {"usage": "x"}, {"fault": "x"}])
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (lambda gemini: gemini.script("Yes.", "No."), "'Yes.' is not a Reply"),
+        (lambda gemini: gemini.script([Reply("Yes.")]), "is not a Reply"),
+        (lambda gemini: gemini.reply_long(calls=["search"]), "'search' is not a call"),
+        (lambda gemini: gemini.reply_long("One two.", hop_size=0), "hop_size must be at least 1"),
+    ],
+)
+def test_a_script_that_cannot_be_sent_is_rejected_where_it_is_written(
+    write: Callable[[FakeGemini], None], words: str
+) -> None:
+    with FakeGemini() as gemini:
+        with pytest.raises((TypeError, ValueError), match=words):
+            write(gemini)
+        assert gemini.pending_replies == 0
+
+
+@pytest.mark.parametrize("fault", [faults.overloaded, lambda outgoing: outgoing.no_such_field])
 @pytest.mark.parametrize("api", ["generate_content", "interactions"])
-def test_a_reply_that_fails_later_is_not_asked_for_again(arguments: Any, api: Any) -> None:
+def test_a_reply_that_fails_later_is_not_asked_for_again(fault: Any, api: Any) -> None:
     gemini = FakeGemini().start()
-    gemini.reply("Hi", **arguments)
+    gemini.reply("Hi", fault=fault)
     expected = r"FakeGemini could not answer request 1: .*Check the arguments of its reply"
     with pytest.raises(GeminiInvalidRequestError, match=expected):
         new_model(api=api).invoke("Hi")
@@ -297,10 +329,15 @@ def test_a_structured_reply_may_be_a_pydantic_model(gemini: FakeGemini) -> None:
 
 
 @pytest.mark.parametrize(
-    "plan", [{"status": 200}, {"status": "503"}, {"times": -1}, {"times": "2"}, {"skip": -1}]
+    "plan",
+    [
+        *({"status": 200}, {"status": "503"}, {"times": -1}, {"times": "2"}, {"skip": -1}),
+        {"retry_after": "3"},
+    ],
 )
 def test_a_fault_that_cannot_be_met_is_rejected(plan: dict[str, Any]) -> None:
-    with FakeGemini() as gemini, pytest.raises(ValueError, match=f"{next(iter(plan))} must be"):
+    expected = pytest.raises((TypeError, ValueError), match=f"{next(iter(plan))} must be")
+    with FakeGemini() as gemini, expected:
         gemini.fail(**plan)
 
 
@@ -325,6 +362,19 @@ def test_a_server_that_runs_cannot_be_started_again() -> None:
     assert dict(os.environ) == before
 
 
+def test_a_server_that_cannot_start_leaves_the_environment_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    before = dict(os.environ)
+    gemini = FakeGemini(bucket_folder=tmp_path)
+    with pytest.raises(ImportError, match="bucket_folder needs fsspec"):
+        gemini.start()
+    assert dict(os.environ) == before
+    with pytest.raises(RuntimeError, match="not running"):
+        _ = gemini.url
+
+
 def test_a_script_that_runs_out_is_an_error() -> None:
     gemini = FakeGemini().start()
     gemini.reply("One.")
@@ -333,6 +383,16 @@ def test_a_script_that_runs_out_is_an_error() -> None:
         new_model().invoke("Second")
     with pytest.raises(FakeGeminiError, match="no reply for request 2"):
         gemini.stop()
+
+
+def test_a_long_reply_is_a_script_as_well() -> None:
+    gemini = FakeGemini().start()
+    gemini.reply_long("One two three.", hop_size=1)
+    model = new_model(model="gemini-4-argon")
+    assert model.invoke("First").text == "One two three."
+    with pytest.raises(GeminiInvalidRequestError, match=r"has no reply for request \d+ .*'Second'"):
+        model.invoke("Second")
+    gemini.stop(check=False)
 
 
 def run_block(gemini: FakeGemini, *replies: Reply, fails: bool = False) -> None:

@@ -49,6 +49,23 @@ def count_tokens(value: Any) -> int:
     return math.ceil(len(text) / 4)
 
 
+def code_parts(code: str, output: str) -> list[JsonObject]:
+    """Code that runs on the server, and its output."""
+    return [
+        {"executableCode": {"language": "PYTHON", "code": code}},
+        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": output}},
+    ]
+
+
+def search_parts(queries: Sequence[str]) -> list[JsonObject]:
+    """A search on the server, as requests that circulate server tools show it."""
+    search = {"toolType": "GOOGLE_SEARCH_WEB"}
+    return [
+        {"toolCall": search | {"args": {"queries": [*queries]}}},
+        {"toolResponse": search | {"response": {"search_suggestions": "<div></div>"}}},
+    ]
+
+
 def with_ids_and_signatures(
     answer: Answer, ask: Ask, memory: Memory, *, signed: bool | None
 ) -> Answer:

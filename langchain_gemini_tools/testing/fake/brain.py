@@ -16,7 +16,12 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.testing.fake.answer import Answer, count_tokens
+from langchain_gemini_tools.testing.fake.answer import (
+    Answer,
+    code_parts,
+    count_tokens,
+    search_parts,
+)
 from langchain_gemini_tools.testing.fake.rules.declarations import resolve_reference
 
 if TYPE_CHECKING:
@@ -164,7 +169,7 @@ def _json_text(ask: Ask) -> str:
 
 def _cut(text: str, ask: Ask) -> tuple[str, str]:
     """The text up to the first stop sequence, or to the last token allowed."""
-    for stop in ask.config.get("stopSequences", []):
+    for stop in filter(None, ask.config.get("stopSequences", [])):
         text = text.partition(stop)[0]
     limit = ask.config.get("maxOutputTokens")
     if limit is not None and count_tokens(text) > limit:
@@ -185,17 +190,10 @@ def _server_parts(ask: Ask) -> tuple[list[JsonObject], int]:
     """The parts of built-in tools, if the prompt asks for them."""
     prompt = _prompt(ask)
     if "codeExecution" in ask.builtin_tools and re.search(r"\bcode\b|\d", prompt):
-        return [
-            {"executableCode": {"language": "PYTHON", "code": "print(6 * 7)"}},
-            {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "42\n"}},
-        ], 12
+        return code_parts("print(6 * 7)", "42\n"), 12
     circulates = ask.circulates_server_tools
     if "googleSearch" in ask.builtin_tools and circulates and _says(prompt, "search"):
-        search = {"toolType": "GOOGLE_SEARCH_WEB"}
-        return [
-            {"toolCall": search | {"args": {"queries": [prompt]}}},
-            {"toolResponse": search | {"response": {"search_suggestions": "<div></div>"}}},
-        ], 20
+        return search_parts([prompt]), 20
     return [], 0
 
 

@@ -59,9 +59,6 @@ class Outgoing:
         return replace(self, headers={**self.headers, **spelled})
 
 
-JSON = "application/json; charset=UTF-8"
-
-
 def whole(
     status: int, body: Any, content_type: str = "application/json; charset=UTF-8"
 ) -> Outgoing:

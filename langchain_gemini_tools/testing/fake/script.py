@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_gemini_tools.testing.fake import faults
 from langchain_gemini_tools.testing.fake.answer import (
     Answer,
+    code_parts,
     count_tokens,
     part_pieces,
     prompt_tokens,
     render_responses,
     response_body,
+    search_parts,
     usage_counts,
     with_ids_and_signatures,
 )
@@ -92,10 +94,7 @@ class Reply:
 
     def __post_init__(self) -> None:
         """Reject what could not be sent, where it is scripted."""
-        if not isinstance(self.text, str | None):
-            raise TypeError(f"text must be a str, not {self.text!r:.100}.")
-        if isinstance(self.calls, str | dict):
-            raise TypeError(f"calls must be a list of calls, not {self.calls!r:.100}.")
+        self._check_shapes()
         for name in ("calls", "media", "parts"):  # iterators are read once
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, tuple(getattr(self, name)))
@@ -104,9 +103,29 @@ class Reply:
         for medium in self.media:
             if not (_is_pair(medium, str) and isinstance(medium[1], bytes)):
                 raise TypeError(f"{medium!r:.100} is not a medium, such as ('image/png', data).")
-        if self.structured is not None:
-            _check_json(self.structured)
+        if not all(isinstance(part, dict) for part in self.parts or ()):
+            raise TypeError(f"parts must be a list of dicts, not {self.parts!r:.100}.")
+        for name in ("text", "calls", "structured", "parts", "usage", "candidate"):
+            _check_json(name, getattr(self, name))
         _check_chunks(self.chunks, self.text)
+        for whole_form in ("parts", "body", "events"):
+            for name in _MADE_OF if getattr(self, whole_form) is not None else ():
+                if getattr(self, name):
+                    raise ValueError(f"{whole_form} replaces {name}: give one of them.")
+        if self.status != 200 and self.body is None:
+            raise ValueError(f"status needs a body; to fail requests, use fail({self.status}).")
+
+    def _check_shapes(self) -> None:
+        for name in ("calls", "media", "parts", "searches", "events"):
+            if isinstance(value := getattr(self, name), str | bytes | dict):
+                raise TypeError(f"{name} must be a list, not {value!r:.100}.")
+        for name, kind in (("text", str), ("usage", dict), ("candidate", dict)):
+            if not isinstance(value := getattr(self, name), kind | None):
+                raise TypeError(f"{name} must be a {kind.__name__}, not {value!r:.100}.")
+        if self.code is not None and not _is_pair(self.code, str):
+            raise TypeError(f"code must be a pair: ('print(42)', '42'), not {self.code!r:.100}.")
+        if self.fault is not None and not callable(self.fault):
+            raise TypeError(f"fault must be a function of `faults`, not {self.fault!r:.100}.")
 
     def render(self, ask: Ask, memory: Memory) -> Outgoing:
         """Render the reply as a response; remember its signatures, calls and tokens."""
@@ -169,13 +188,9 @@ class Reply:
         if self.thoughts is not None:
             yield {"text": self.thoughts, "thought": True}
         if self.searches and ask.circulates_server_tools:
-            search = {"toolType": "GOOGLE_SEARCH_WEB"}
-            yield {"toolCall": search | {"args": {"queries": [*self.searches]}}}
-            yield {"toolResponse": search | {"response": {"search_suggestions": "<div></div>"}}}
+            yield from search_parts(self.searches)
         if self.code is not None:
-            code, output = self.code
-            yield {"executableCode": {"language": "PYTHON", "code": code}}
-            yield {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": output}}
+            yield from code_parts(*self.code)
         text = self.text
         if text is None and not isinstance(self.chunks, int | None):
             text = "".join(self.chunks)
@@ -187,6 +202,10 @@ class Reply:
         yield from map(render_call, self.calls)
         if self.structured is not None:
             yield _structured(self.structured, ask)
+
+
+_MADE_OF = ("text", "calls", "thoughts", "structured", "media", "code", "searches")
+"""What the parts of a reply are made of."""
 
 
 def _is_pair(value: Any, first: type) -> bool:
@@ -202,11 +221,11 @@ def _check_call(call: Any) -> None:
         )
 
 
-def _check_json(value: Any) -> None:
+def _check_json(name: str, value: Any) -> None:
     try:
-        json.dumps(_plain(value))
+        json.dumps(_plain(value), ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError) as error:
-        raise TypeError(f"structured cannot be written as JSON: {error}.") from None
+        raise TypeError(f"{name} cannot be written as JSON: {error}.") from None
 
 
 def _check_chunks(chunks: Any, text: str | None) -> None:
@@ -406,6 +425,8 @@ class PlannedFaults:
         """
         if not isinstance(status, int) or not 400 <= status <= 599:
             raise ValueError(f"status must be an HTTP error such as 503, not {status!r}.")
+        if not isinstance(retry_after, int | float | None):
+            raise TypeError(f"retry_after must be a number of seconds, not {retry_after!r}.")
         fault = faults.http_failure(status, message, retry_after=retry_after)
         self._plan(f"fail({status})", times, skip, instead=Reply(fault=fault))
 

@@ -182,8 +182,11 @@ class Emulator(PlannedFaults):
         given = {name: value for name, value in locals().items() if name != "self"}
         self.script(Reply(**given))
 
-    def script(self, *replies: Reply) -> None:
+    def script(self, *replies: Reply | LongAnswer) -> None:
         """Script the next replies."""
+        for reply in replies:
+            if not isinstance(reply, Reply | LongAnswer):
+                raise TypeError(f"{reply!r:.100} is not a Reply. Write script(Reply('Yes.')).")
         with self._lock:
             self._replies += replies
 
@@ -210,12 +213,12 @@ class Emulator(PlannedFaults):
             faults: What goes wrong with the first request, the second, ...
             finish_reason: How the last request ends.
         """
-        if parts is None:
-            parts = [{"text": text}] if text else []
-            parts = [*parts, *(render_call(call) for call in calls)]
-        answer = LongAnswer([*parts], hop_size, first_checkpoint, faults, finish_reason)
-        with self._lock:
-            self._replies.append(answer)
+        if hop_size < 1:
+            raise ValueError(f"hop_size must be at least 1, not {hop_size}.")
+        given = Reply(text or None, calls=calls, parts=parts)
+        said = [{"text": text}] if text else []
+        whole_parts = given.parts or [*said, *map(render_call, given.calls)]
+        self.script(LongAnswer([*whole_parts], hop_size, first_checkpoint, faults, finish_reason))
 
     def forget_replies(self) -> None:
         """Drop the scripted replies that were not used."""

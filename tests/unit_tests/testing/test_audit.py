@@ -164,6 +164,19 @@ def test_a_missing_usage_file_is_reported(
     assert capsys.readouterr().err.endswith("error: --usage: the file gone.jsonl does not exist\n")
 
 
+def test_another_file_than_one_about_usage_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = tmp_path / "usage.jsonl"
+    noted = '{"cassette": "a.yaml", "unused": []}\n'
+    for line in ("interactions: []", '{"cassette": "a.yaml"}', "[]", noted[:20]):
+        given.write_text(noted + line)
+        with pytest.raises(SystemExit):
+            main(["audit", str(tmp_path), "--usage", str(given)])
+        expected = f"error: --usage {given}, line 2: pytest --cassette-usage did not write this\n"
+        assert capsys.readouterr().err.endswith(expected)
+
+
 def test_a_file_left_by_a_failed_run_is_a_problem(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from pydantic import SecretStr
 
 from langchain_gemini_tools.testing.cassettes import CassetteError
 from langchain_gemini_tools.testing.redaction import (
@@ -169,6 +170,9 @@ def test_secrets_that_cannot_be_found_are_rejected() -> None:
     assert check_secrets(["my-password", ""]) == ["my-password"]
     with pytest.raises(CassetteError, match="Put a single secret into a list"):
         check_secrets("my-password")
+    for given in (SecretStr("my-password"), 12345678):
+        with pytest.raises(CassetteError, match=f"not a {type(given).__name__}"):
+            check_secrets([given])  # type: ignore[list-item]
     with pytest.raises(CassetteError, match=r"A value in secrets has 4 characters; at least 8"):
         check_secrets(["my-password", "1234"])
 

@@ -115,6 +115,7 @@ def test_a_text_quotes_the_responses() -> None:
 def test_a_stop_sequence_cuts_the_text() -> None:
     assert "you" in text(user("hi"))
     assert "you" not in text(user("hi"), generationConfig={"stopSequences": ["you"]})
+    assert "you" in text(user("hi"), generationConfig={"stopSequences": [""]})
 
 
 def test_a_limit_cuts_the_text_and_says_so() -> None:

@@ -5,27 +5,23 @@ from __future__ import annotations
 import ast
 import contextlib
 from copy import deepcopy
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_gemini_tools.testing.__main__ import main
-from langchain_gemini_tools.testing.fake import rules
 from langchain_gemini_tools.testing.fake.answer import Memory
 from langchain_gemini_tools.testing.fake.ask import Ask, Backend, Model
 from langchain_gemini_tools.testing.fake.brain import think
 from langchain_gemini_tools.testing.fake.responses import Evidence, Refusal
-from langchain_gemini_tools.testing.fake.rules import check, list_rules, render_rules
+from langchain_gemini_tools.testing.fake.rules import check
 from langchain_gemini_tools.testing.fake.rules.payload import read_message
+from tests.fake_rules import FOLDER, list_rules, render_rules
 from tests.unit_tests.testing.fake.requests import why_refused
 
 if TYPE_CHECKING:
     import pytest
-
-
-FOLDER = Path(str(rules.__file__)).parent
 
 
 def test_rules_are_listed_with_their_words_and_their_evidence() -> None:
