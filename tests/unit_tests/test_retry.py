@@ -228,35 +228,6 @@ async def test_an_abandoned_stream_is_closed() -> None:
     assert scripted.closed == 2
 
 
-class Countdown:
-    """An iterator of either kind that cannot be closed."""
-
-    def __init__(self) -> None:
-        self.left = 2
-
-    def __iter__(self) -> Countdown:
-        return self
-
-    def __next__(self) -> int:
-        self.left -= 1
-        if self.left < 0:
-            raise StopIteration
-        return self.left
-
-    __aiter__ = __iter__
-
-    async def __anext__(self) -> int:
-        for item in self:
-            return item
-        raise StopAsyncIteration
-
-
-async def test_an_iterator_without_close_can_be_streamed() -> None:
-    policy = Scripted([]).policy()
-    assert list(policy.open_stream(Countdown)) == [1, 0]
-    assert [item async for item in policy.aopen_stream(Countdown)] == [1, 0]
-
-
 @both_ways
 async def test_each_retry_is_logged_once_and_reported(
     caplog: pytest.LogCaptureFixture, way: str
