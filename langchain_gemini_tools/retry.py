@@ -165,7 +165,8 @@ class RetryPolicy:
 
         With full jitter, clients that failed at the same time do not retry at the same time.
         """
-        longest = min(self.initial_delay_seconds * 2.0 ** (attempt - 1), self.max_delay_seconds)
+        doublings = min(attempt - 1, 64)  # 1,024 of them are not a float
+        longest = min(self.initial_delay_seconds * 2.0**doublings, self.max_delay_seconds)
         return self.jitter() * longest
 
     def poll_delay(self, attempt: int) -> float:

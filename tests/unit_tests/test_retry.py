@@ -187,6 +187,12 @@ def test_delays_grow_up_to_the_limit() -> None:
     assert scripted.slept == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
 
 
+def test_a_run_may_be_retried_for_days() -> None:
+    scripted = Scripted([BUSY] * 1100 + ["ok"])
+    assert scripted.policy(1100, max_delay_seconds=5.0).call(scripted) == "ok"
+    assert scripted.slept[-1] == 5.0
+
+
 def test_delays_are_random_down_to_zero() -> None:
     scripted = Scripted([BUSY, BUSY, "ok"])
     policy = RetryPolicy(2, sleep=scripted.slept.append, jitter=iter([0.0, 0.5]).__next__)
