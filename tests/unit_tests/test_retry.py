@@ -18,7 +18,7 @@ from langchain_gemini_tools.errors import (
 from langchain_gemini_tools.retry import RetryLog, RetryPolicy, RunReports
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Callable, Generator
 
     from tenacity import RetryCallState
 
@@ -64,7 +64,7 @@ class Scripted:
     async def acall(self) -> Any:
         return self()
 
-    def stream(self) -> Iterator[Any]:
+    def stream(self) -> Generator[Any]:
         try:
             for item in self():
                 if isinstance(item, Exception):
@@ -73,7 +73,7 @@ class Scripted:
         finally:
             self.closed += 1
 
-    async def astream(self) -> AsyncIterator[Any]:
+    async def astream(self) -> AsyncGenerator[Any]:
         try:
             for item in self():
                 if isinstance(item, Exception):

@@ -361,12 +361,16 @@ def test_redirects_are_not_followed(way: str, status: int) -> None:
 
     def answer(request: Any) -> Any:
         asked.append(request.url.host)
-        return hx.Response(status, headers={"location": "http://elsewhere/"})
+        return hx.Response(status, headers={"location": f"http://{KEY}@elsewhere:81/{KEY}?{KEY}"})
 
     client = answering(answer)
     client.settings.client_args["follow_redirects"] = True  # type: ignore[index]
-    with pytest.raises(GeminiAPIError, match=str(status)):
+    with pytest.raises(GeminiAPIError) as raised:
         run(client, way)
+    assert str(raised.value) == (
+        f"{status} REDIRECTED: The API redirected the request to http://elsewhere:81. This "
+        "redirect was not followed, so that credentials are not sent elsewhere. Check base_url."
+    )
     assert asked == ["generativelanguage.googleapis.com"]
 
 
