@@ -71,6 +71,7 @@ _TUNNELS = tuple(
 """Networks in `2000::/3` that lead to private addresses, and that langchain-core does not know."""
 _UNKNOWN_TYPES = {"", "application/octet-stream", "binary/octet-stream"}
 _CACHED_SECONDS = 300.0
+_MAX_PORT = 65_535
 
 
 @dataclass(frozen=True)
@@ -316,6 +317,11 @@ async def _fetch(client: Any, url: str, declared: str | None, budget: _Budget) -
         async with client.stream("GET", url, headers={"accept-encoding": "identity"}) as response:
             return await _read(response, url, declared, budget)
     except SSRFBlockedError as blocked:
+        if isinstance(blocked.__cause__, OSError):
+            raise MediaFetchError(
+                f"{shown(url)} was not fetched: its name, or one that it redirects to, was not "
+                "found. Check the URL, or send the bytes."
+            ) from None
         raise MediaFetchError(
             f"{shown(url)} was not fetched: the address, or one that it redirects to, is not "
             f"allowed ({blocked.reason}). To allow a host, use FetchLimits(allow_hosts=[...])."
@@ -390,6 +396,8 @@ def _guarded_client(limits: FetchLimits) -> Any:
     """Return an HTTP client that rejects private addresses at every redirect."""
     from http.cookiejar import CookieJar, DefaultCookiePolicy
 
+    import httpx
+
     try:
         from langchain_core._security import SSRFPolicy, ssrf_safe_async_client
     except ImportError:
@@ -403,7 +411,10 @@ def _guarded_client(limits: FetchLimits) -> Any:
         allowed_hosts=frozenset(limits.allow_hosts),
     )
 
-    async def check(request: Any) -> None:
+    async def check(request: httpx.Request) -> None:
+        await request.aread()  # langchain-core's guard copies the body, which a redirect leaves out
+        if (request.url.port or 0) > _MAX_PORT:
+            raise httpx.InvalidURL("The port does not exist.")
         is_allowed = request.url.host in limits.allow_hosts
         request.extensions = request.extensions | {
             "trace": None if is_allowed else _reject_local_ipv6

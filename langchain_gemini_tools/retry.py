@@ -7,12 +7,13 @@ codes.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 import random
 import time
+from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_core.exceptions import ModelError, ModelTimeoutError
@@ -22,14 +23,7 @@ from langchain_gemini_tools.facts.environment import delays_are_off
 from langchain_gemini_tools.facts.locks import ForkSafeLock
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        AsyncIterator,
-        Awaitable,
-        Callable,
-        Generator,
-        Iterator,
-    )
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 
     from tenacity import RetryCallState
 
@@ -125,31 +119,27 @@ class RetryPolicy:
             await self.asleep(delay)
         return await function()
 
-    def open_stream(self, function: Callable[[], Iterator[Result]]) -> Generator[Result]:
-        """Yield the items of the iterator that the function returns.
+    def open_stream(self, function: Callable[[], Generator[Result]]) -> Generator[Result]:
+        """Yield the items of the generator that the function returns.
 
         The function is called again as in `call` until there is a first item. After that, every
         error is final: a second stream would repeat the beginning.
         """
         items, first = self.call(lambda: _start(function()))
-        try:
+        with closing(items):
             yield from first
             yield from items
-        finally:
-            _close(items)
 
     async def aopen_stream(
-        self, function: Callable[[], AsyncIterator[Result]]
+        self, function: Callable[[], AsyncGenerator[Result]]
     ) -> AsyncGenerator[Result]:
-        """`open_stream` for an asynchronous iterator."""
+        """`open_stream` for an asynchronous generator."""
         items, first = await self.acall(lambda: _astart(function()))
-        try:
+        async with aclosing(items):
             for item in first:
                 yield item
             async for item in items:
                 yield item
-        finally:
-            await _aclose(items)
 
     def _delay_after(self, error: ModelError, attempt: int) -> float:
         """Return the seconds to wait before this retry, or raise the error if it is final."""
@@ -175,7 +165,8 @@ class RetryPolicy:
 
         With full jitter, clients that failed at the same time do not retry at the same time.
         """
-        longest = min(self.initial_delay_seconds * 2.0 ** (attempt - 1), self.max_delay_seconds)
+        doublings = min(attempt - 1, 64)  # 1,024 of them are not a float
+        longest = min(self.initial_delay_seconds * 2.0**doublings, self.max_delay_seconds)
         return self.jitter() * longest
 
     def poll_delay(self, attempt: int) -> float:
@@ -269,14 +260,14 @@ class RunReports:
 def _report_to_parent(name: str, data: dict[str, Any]) -> None:
     from langchain_core.callbacks import dispatch_custom_event
 
-    with contextlib.suppress(RuntimeError):  # without a parent run
+    with suppress(RuntimeError):  # without a parent run
         dispatch_custom_event(name, data)
 
 
 async def _areport_to_parent(name: str, data: dict[str, Any]) -> None:
     from langchain_core.callbacks import adispatch_custom_event
 
-    with contextlib.suppress(RuntimeError):  # without a parent run
+    with suppress(RuntimeError):  # without a parent run
         await adispatch_custom_event(name, data)
 
 
@@ -294,24 +285,12 @@ def _retry_event(attempt: int, error: Exception, delay: float) -> dict[str, Any]
     return {"attempt": attempt, "delay_seconds": delay, "error": str(error)}
 
 
-def _start(items: Iterator[Result]) -> tuple[Iterator[Result], list[Result]]:
-    """Return the iterator and its first item, in a list that is empty if there is none."""
-    for item in items:
-        return items, [item]
-    return items, []
+def _start(items: Generator[Result]) -> tuple[Generator[Result], list[Result]]:
+    """Return the generator and its first item, in a list that is empty if there is none."""
+    return items, list(islice(items, 1))
 
 
-async def _astart(items: AsyncIterator[Result]) -> tuple[AsyncIterator[Result], list[Result]]:
+async def _astart(items: AsyncGenerator[Result]) -> tuple[AsyncGenerator[Result], list[Result]]:
     async for item in items:
         return items, [item]
     return items, []
-
-
-def _close(items: Any) -> None:
-    if close := getattr(items, "close", None):
-        close()
-
-
-async def _aclose(items: Any) -> None:
-    if close := getattr(items, "aclose", None):
-        await close()

@@ -304,7 +304,7 @@ _TWO_VERSIONS = re.compile(r"/(v\d\w*)/(v\d\w*)/")
 def raise_api_error(response: httpx.Response, body: bytes) -> NoReturn:
     """Raise the error of a response: by its status, or for status 200 by the error in its body."""
     secrets = _secrets_in_request(response.request)
-    text = _redacted_text(response, body)
+    text = _explanation(response, body)
     details = parse_error_body(text, redact(response.reason_phrase, secrets))
     if is_deep(details):
         details = {"error": {"message": text[:_SHOWN_LENGTH]}}
@@ -321,15 +321,20 @@ def raise_api_error(response: httpx.Response, body: bytes) -> NoReturn:
 
 def redact_response(response: httpx.Response, body: bytes) -> httpx.Response:
     """Return an error response with its secrets redacted, for the SDK's errors."""
+    return _redacted(response, _explanation(response, body))
+
+
+def _explanation(response: httpx.Response, body: bytes) -> str:
+    """Return the redacted body of an error response; of a redirect, an error that explains it."""
     if response.next_request is None:
-        return _redacted(response, _redacted_text(response, body))
-    target = response.next_request.url.copy_with(path="/", query=None, fragment=None)
+        return _redacted_text(response, body)
+    target = response.next_request.url
     message = (
-        f"The API redirected the request to {target}. Redirects are followed for GET only, and "
-        "only on the same server, so that credentials are not sent elsewhere."
+        f"The API redirected the request to {target.scheme}://{target.netloc.decode()}. This "
+        "redirect was not followed, so that credentials are not sent elsewhere. Check base_url."
     )
     details = {"code": response.status_code, "message": message, "status": "REDIRECTED"}
-    return _redacted(response, json.dumps({"error": details}))
+    return json.dumps({"error": details})
 
 
 def _redacted(response: httpx.Response, text: str) -> httpx.Response:

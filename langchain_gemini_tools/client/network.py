@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import ModuleType
 
 CONNECT_SECONDS = 20.0
 """The limit for connecting, if the timeout of the request is longer."""
@@ -36,6 +35,7 @@ CONNECT_SECONDS = 20.0
 PHASES = ("connect", "read", "write", "pool")
 """What the HTTP library limits."""
 
+_MAX_PORT = 65_535
 _SLICE_BYTES = 262_144
 """How much is written at once. The time limit is checked before each slice."""
 _MAX_HEAD_BYTES = 200_000
@@ -141,11 +141,12 @@ class _Backend:
 
     def __init__(self, backend: Any) -> None:
         self._backend = backend
-        self._library = _library_of(backend)
+        self._library = sys.modules[type(backend).__module__.partition(".")[0]]
 
     def connect_tcp(
         self, host: str, port: int, timeout: float | None = None, **options: Any
     ) -> _Stream:
+        _check_port(port)
         end = None if timeout is None else time.monotonic() + timeout
         addresses = self._look_up(host, port, timeout)
         while True:
@@ -191,8 +192,9 @@ class _AsyncBackend:
     def __init__(self, backend: Any) -> None:
         self._backend = backend
 
-    async def connect_tcp(self, *args: Any, **options: Any) -> _AsyncStream:
-        return _AsyncStream(await self._backend.connect_tcp(*args, **options))
+    async def connect_tcp(self, host: str, port: int, **options: Any) -> _AsyncStream:
+        _check_port(port)
+        return _AsyncStream(await self._backend.connect_tcp(host, port, **options))
 
     async def connect_unix_socket(self, *args: Any, **options: Any) -> _AsyncStream:
         return _AsyncStream(await self._backend.connect_unix_socket(*args, **options))
@@ -201,8 +203,9 @@ class _AsyncBackend:
         await self._backend.sleep(seconds)
 
 
-def _library_of(backend: Any) -> ModuleType:
-    return sys.modules[type(backend).__module__.partition(".")[0]]
+def _check_port(port: int) -> None:
+    if port > _MAX_PORT:  # the system would connect to another one
+        raise ValueError(f"The port {port} does not exist. Correct base_url or the proxy.")
 
 
 def _is_address(host: str) -> bool:
@@ -367,10 +370,8 @@ def _is_readable(connection: Any) -> bool:
 
 def _has_decrypted(tls: Any) -> bool:
     """Whether the TLS layer has data that has left the socket but was not read."""
-    if isinstance(tls, ssl.SSLSocket):
-        return tls.pending() > 0
     if not isinstance(tls, ssl.SSLObject):
-        return False
+        return False  # sync: a read returns all that was decrypted
     try:
         tls.read(1)  # never blocks; whatever it finds, the connection is closed
     except ssl.SSLWantReadError:

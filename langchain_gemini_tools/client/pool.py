@@ -35,6 +35,13 @@ SYNC_ONLY = frozenset({"transport", "mounts", "event_hooks"})
 """Not shared with the async client: the library has separate sync and async kinds of these."""
 
 
+_ENVIRONMENT = (
+    "A variable of the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE or "
+    "SSL_CERT_DIR)"
+)
+"""What the library reads beside the arguments."""
+
+
 class HttpPool:
     """The clients that do the sending: one for all threads, one for each event loop.
 
@@ -53,13 +60,27 @@ class HttpPool:
         self.library = _choose_library(client_args, async_client_args)
         shared = {key: value for key, value in client_args.items() if key not in SYNC_ONLY}
         _reject_params(client_args, async_client_args)
-        with _rejecting_bad_args(self.library):
+        self._source = "client_args" if client_args or async_client_args else _ENVIRONMENT
+        with self._rejecting_bad_args():
             self._sync_args = _complete_args(self.library, client_args, base_url)
             self._async_args = _complete_args(
                 self.library, {**shared, **async_client_args}, base_url
             )
         self._lock = ForkSafeLock()
         self._forget_clients()
+
+    @contextmanager
+    def _rejecting_bad_args(self) -> Iterator[None]:
+        try:
+            yield
+        except self.library.InvalidURL:
+            # The error may quote a part of the password: with a "/" in it, as the port.
+            raise InvalidOptionError(
+                f"{self._source} is not valid: the address of the proxy is not a URL. Write "
+                "characters such as '/' and '@' in its password as %2F and %40."
+            ) from None
+        except (TypeError, ValueError, OSError) as error:
+            raise InvalidOptionError(f"{self._source} is not valid: {error}") from error
 
     def _forget_clients(self) -> None:
         self._sync: httpx.Client | None = None
@@ -84,7 +105,7 @@ class HttpPool:
         with self._lock:
             self._enter_process()
             if self._sync is None:  # no other thread was faster
-                with _rejecting_bad_args(self.library):
+                with self._rejecting_bad_args():
                     client: httpx.Client = self.library.Client(**self._sync_args)
                 guard(client)
                 # Sockets warn if they are collected while open. `__del__` may be too late, because
@@ -103,7 +124,7 @@ class HttpPool:
             if found is not None and not found.is_closed:
                 return found
             self._drop_closed_loops()
-            with _rejecting_bad_args(self.library):
+            with self._rejecting_bad_args():
                 client: httpx.AsyncClient = self.library.AsyncClient(**self._async_args)
             guard(client)
             closer = _close_with_the_loop(client)
@@ -205,20 +226,6 @@ def _reject_params(*given: Mapping[str, Any]) -> None:
             "client_args must not have params: they would replace the query of a stream's address "
             "(alt=sse), and logs show addresses. Use additional_headers."
         )
-
-
-@contextmanager
-def _rejecting_bad_args(library: ModuleType) -> Iterator[None]:
-    try:
-        yield
-    except library.InvalidURL:
-        # The error may quote a part of the password: with a "/" in it, as the port.
-        raise InvalidOptionError(
-            "client_args is not valid: the address of the proxy is not a URL. Write characters "
-            "such as '/' and '@' in its password as %2F and %40."
-        ) from None
-    except (TypeError, ValueError, OSError) as error:
-        raise InvalidOptionError(f"client_args is not valid: {error}") from error
 
 
 def _complete_args(

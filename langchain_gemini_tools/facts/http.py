@@ -101,6 +101,9 @@ _CODE_OF_WORD = {"invalid_request": 400, "gateway_timeout": 504} | {
 # "Your prepayment credits are depleted. ...", "Your project has exceeded its monthly spending cap."
 _OUT_OF_FUNDS = re.compile(r"credits are depleted|exceeded its (monthly )?spending cap")
 
+_FIELDS = ("code", "details", "message", "status")
+_SHOWN_LENGTH = 300
+
 
 def find_http_status(code: object) -> tuple[int, str]:
     """Return the HTTP status and the name of a code in a body: google.rpc's, or HTTP's."""
@@ -149,7 +152,7 @@ class ErrorBody:
         self._headers = headers
         self.status = _text(error.get("status"))
         """The status of the API, such as `RESOURCE_EXHAUSTED`."""
-        self.message = _text(error.get("message"))
+        self.message = _text(error.get("message")) or _other_fields(error)
 
     @property
     def code(self) -> int:
@@ -198,7 +201,8 @@ class ErrorBody:
 
     def describe(self, code: int) -> str:
         """Return one line: code, status, message, the invalid fields, the delay."""
-        message = " ".join(str(self._error.get("message") or "no explanation").split())
+        given = self._error.get("message") or self.message or "no explanation"
+        message = " ".join(str(given).split())
         text = " ".join(filter(None, [str(code), self.status])) + f": {message}"
         for found in _listed(self._detail("BadRequest"), "fieldViolations"):
             description = " ".join(str(found.get("description", "?")).split())
@@ -224,6 +228,12 @@ def _error_object(details: Any) -> JsonObject:
     return error if isinstance(error, dict) else {"message": str(error)}
 
 
+def _other_fields(error: JsonObject) -> str | None:
+    """Return what an error without a message says in fields of its own, as some gateways write."""
+    other = {name: error[name] for name in error if name not in _FIELDS}
+    return json.dumps(other, ensure_ascii=False)[:_SHOWN_LENGTH] if other else None
+
+
 def _listed(found: JsonObject, key: str) -> list[JsonObject]:
     items = found.get(key)
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
@@ -234,8 +244,8 @@ def _text(value: Any) -> str | None:
 
 
 def _readable(text: str) -> str:
-    """Return the title of an HTML page, else its text, cut to 300 characters."""
+    """Return the title of an HTML page, else its text."""
     # Tags do not contain "<": so each character is read once, whatever the page contains.
     title = re.search(r"<title[^<>]*>([^<]+)", text, re.IGNORECASE)
     words = title[1] if title else re.sub(r"<[^<>]*>", " ", text)
-    return " ".join(words.split())[:300]
+    return " ".join(words.split())[:_SHOWN_LENGTH]

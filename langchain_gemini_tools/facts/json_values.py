@@ -333,25 +333,22 @@ def normalize_json(value: JsonContainer) -> None:
     Raises:
         UnreadableResponseError: The value is nested too deeply.
     """
-    # `marshal` is the fastest way to find out that there is nothing to do: only surrogates contain
-    # such bytes, and few brackets cannot be nested deeply. Its version 2 writes a bracket for every
-    # object and list.
-    try:
-        written = marshal.dumps(value, 2)
-    except ValueError:
-        raise too_deep_error() from None
-    if written.count(b"{") + written.count(b"[") > MAX_DEPTH and is_deep(value):
+    if is_deep(value):
         raise too_deep_error()
-    if b"\xed" in written and _SURROGATE.search(written):
+    if _has_surrogates(value):
         _replace_surrogates_in(value)
 
 
 def is_storable(value: Any) -> bool:
     """Return whether a value is not nested too deeply, and has no lone surrogates."""
-    if isinstance(value, (dict, list)) and is_deep(value):
-        return False
+    is_container = isinstance(value, (dict, list))
+    return not (is_container and is_deep(value)) and not _has_surrogates(value)
+
+
+def _has_surrogates(value: Any) -> bool:
+    # `marshal` is the fastest way to find out: only surrogates contain such bytes.
     written = marshal.dumps(value, 2)
-    return b"\xed" not in written or not _SURROGATE.search(written)
+    return b"\xed" in written and _SURROGATE.search(written) is not None
 
 
 def is_deep(value: JsonContainer) -> bool:

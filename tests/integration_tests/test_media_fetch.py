@@ -285,6 +285,63 @@ async def test_a_redirect_to_a_private_address_is_not_followed(
     assert emulator.requests == []
 
 
+@pytest.mark.parametrize("is_redirected", [False, True], ids=["given", "redirected"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "93.184.215.14"], ids=["allowed", "public"])
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_a_port_that_does_not_exist_is_an_error_of_the_fetch(
+    *, make_model: MakeModel, files: Files, host: str, is_redirected: bool, way: str
+) -> None:
+    url = f"http://{host}:99999/cat"
+    if is_redirected:
+        url = files.has("/moved", b"", 302, location=url)
+    with pytest.raises(MediaFetchError, match=r"Check the URL, or send the bytes\.$"):
+        await send(make_model(fetch_urls=LOCAL), way, [picture(url)])
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_redirects_between_public_servers_are_followed(
+    emulator: Emulator,
+    make_model: MakeModel,
+    files: Files,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+) -> None:
+    """The name has a public address, and connections to it lead to this machine."""
+    public = "93.184.215.14"
+    resolve, connect = socket.getaddrinfo, asyncio.BaseEventLoop.create_connection
+
+    def look_up(host: Any, *args: Any, **kwargs: Any) -> Any:
+        return resolve(public if host == "cat.example" else host, *args, **kwargs)
+
+    def connect_here(loop: Any, protocol: Any, host: Any = None, *args: Any, **kwargs: Any) -> Any:
+        host = "127.0.0.1" if host == public else host
+        return connect(loop, protocol, host, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(asyncio.BaseEventLoop, "create_connection", connect_here)
+    cat = files.has("/cat", PNG, content_type="image/png").replace("127.0.0.1", "cat.example")
+    url = files.has("/moved", b"", 302, location=cat).replace("127.0.0.1", "cat.example")
+    limits = FetchLimits(allow_http=True)
+    await send(make_model(fetch_urls=limits), way, [picture(url)])
+    assert [path for path, _ in files.asked] == ["/moved", "/cat"]
+    assert emulator.last.body["contents"][0]["parts"] == [{"text": "What is it?"}, PICTURE]
+
+
+def test_a_name_that_does_not_exist_is_not_called_forbidden(
+    make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_up(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with pytest.raises(MediaFetchError) as raised:
+        make_model(fetch_urls=True).invoke([picture("https://cat.example/cat.png")])
+    assert str(raised.value) == (
+        "https://cat.example/cat.png was not fetched: its name, or one that it redirects to, was "
+        "not found. Check the URL, or send the bytes."
+    )
+
+
 def test_redirects_in_a_circle_end(make_model: MakeModel, files: Files) -> None:
     url = files.has("/moved", b"", 302, location="/moved")
     with pytest.raises(MediaFetchError, match="too many redirects"):
@@ -411,7 +468,7 @@ def test_an_unknown_type_is_read_from_the_bytes(
 ) -> None:
     url = files.has("/cat", PNG, content_type="application/octet-stream")
     make_model(fetch_urls=LOCAL).invoke([HumanMessage([{"type": "file", "url": url}])])
-    assert emulator.last.body["contents"][0]["parts"] == [PICTURE]
+    assert emulator.last.body["contents"][0]["parts"] == [{"text": "What is it?"}, PICTURE]
 
 
 async def test_a_fetch_that_is_given_up_leaves_no_task(make_model: MakeModel, files: Files) -> None:

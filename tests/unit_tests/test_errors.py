@@ -195,6 +195,8 @@ def test_a_delay_may_be_a_date() -> None:
         pytest.param('[{"error": {"message": "in a list"}}]', "in a list", id="list"),
         pytest.param('{"error": "only words"}', "only words", id="words"),
         pytest.param('{"message": "flat"}', "flat", id="flat"),
+        pytest.param('{"detail": "Not Found"}', '{"detail": "Not Found"}', id="no-message"),
+        pytest.param('{"error": {"type": "x", "code": 7}}', '{"type": "x"}', id="only-a-type"),
         pytest.param('"a string"', '"a string"', id="string"),
         pytest.param("[]", "[]", id="empty-list"),
         pytest.param('{"error": {"message": "m", "details": 7}}', "m", id="strange-details"),

@@ -361,12 +361,16 @@ def test_redirects_are_not_followed(way: str, status: int) -> None:
 
     def answer(request: Any) -> Any:
         asked.append(request.url.host)
-        return hx.Response(status, headers={"location": "http://elsewhere/"})
+        return hx.Response(status, headers={"location": f"http://{KEY}@elsewhere:81/{KEY}?{KEY}"})
 
     client = answering(answer)
     client.settings.client_args["follow_redirects"] = True  # type: ignore[index]
-    with pytest.raises(GeminiAPIError, match=str(status)):
+    with pytest.raises(GeminiAPIError) as raised:
         run(client, way)
+    assert str(raised.value) == (
+        f"{status} REDIRECTED: The API redirected the request to http://elsewhere:81. This "
+        "redirect was not followed, so that credentials are not sent elsewhere. Check base_url."
+    )
     assert asked == ["generativelanguage.googleapis.com"]
 
 
@@ -483,6 +487,39 @@ def test_invalid_settings_are_rejected(way: str, case: tuple[dict[str, Any], str
     with pytest.raises(InvalidOptionError) as raised:
         run(GeminiClient(ClientSettings(**settings)), way, model)
     assert KEY not in "".join(traceback.format_exception(raised.value))
+
+
+@rotated(
+    case={
+        "certificates": ("SSL_CERT_FILE", "/no/such/file", "No such file"),
+        "scheme": ("HTTPS_PROXY", "ftp://user:proxy-password@proxy.test", "Unknown scheme"),
+        "password": ("HTTPS_PROXY", "http://user:proxy/password@proxy.test", "%2F and %40"),
+    },
+    way=WAYS,
+)
+def test_an_invalid_variable_of_the_environment_is_not_blamed_on_client_args(
+    monkeypatch: pytest.MonkeyPatch, way: str, case: tuple[str, str, str]
+) -> None:
+    name, value, reason = case
+    monkeypatch.setenv(name, value)
+    with pytest.raises(InvalidOptionError, match=reason) as raised:
+        run(GeminiClient(ClientSettings(api_key=SecretStr(KEY))), way)
+    assert name in str(raised.value)
+    assert "client_args" not in str(raised.value)
+    assert "password@" not in "".join(traceback.format_exception(raised.value))
+
+
+@rotated(
+    place={
+        "base_url": {"base_url": "http://127.0.0.1:99999"},
+        "proxy": {"base_url": "http://x.test", "client_args": {"proxy": "http://127.0.0.1:99999"}},
+    },
+    way=WAYS,
+)
+def test_a_port_that_does_not_exist_is_rejected(way: str, place: dict[str, Any]) -> None:
+    client = GeminiClient(ClientSettings(api_key=SecretStr(KEY), **place))
+    with pytest.raises(InvalidOptionError, match=r"port 99999 does not exist\..*base_url.*proxy"):
+        run(client, way)
 
 
 def test_making_a_client_loads_nothing() -> None:
