@@ -203,28 +203,28 @@ def _read_mapping(choice: Mapping[str, Any], tools: BoundTools) -> ToolChoice:
 
 def _read_config(config: object, tools: BoundTools) -> ToolChoice:
     """Read a whole `toolConfig`, in either spelling."""
-    fields = _read_fields(config, gemini.ToolConfig, "tool_config")
+    fields = _read_fields(config, "tool_config")
+    known = gemini.ToolConfig.__annotations__.keys()
+    if unknown := fields.keys() - known:
+        raise InvalidOptionError(
+            f"tool_config does not have a field {', '.join(sorted(unknown))}; its fields are "
+            f"{', '.join(known)}."
+        )
     choice = _read_calling_config(fields.pop("functionCallingConfig", {}), tools)
     settings = {key: camel_keys(value) for key, value in fields.items()}
     return replace(choice, settings={**choice.settings, **settings})
 
 
-def _read_fields(config: object, kind: type, name: str) -> dict[str, Any]:
+def _read_fields(config: object, name: str) -> dict[str, Any]:
     """Return the fields of a config that are set, in the spelling of the wire."""
     config = plain(config)
     if not isinstance(config, Mapping):
         raise InvalidOptionError(f"{name} must be a dict, not {config!r}.")
-    fields = {camel(key): value for key, value in config.items() if value is not None}
-    if unknown := fields.keys() - kind.__annotations__.keys():
-        raise InvalidOptionError(
-            f"{name} does not have a field {', '.join(sorted(unknown))}; its fields are "
-            f"{', '.join(kind.__annotations__)}."
-        )
-    return fields
+    return {camel(key): value for key, value in config.items() if value is not None}
 
 
 def _read_calling_config(config: object, tools: BoundTools) -> ToolChoice:
-    fields = _read_fields(config, gemini.FunctionCallingConfig, "function_calling_config")
+    fields = _read_fields(config, "function_calling_config")
     names = _known_names(fields.pop("allowedFunctionNames", ()), tools)
     choice = _read_mode(fields.pop("mode", None))
     if names and choice.mode is None:
