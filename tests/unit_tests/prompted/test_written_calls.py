@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from langchain_gemini_tools.prompted.written_calls import WrittenCallFinder
+from tests.unit_tests.prompted.corpus import read_book
 
 FOLDER = Path(__file__).parents[2] / "data" / "written_calls"
 
 
 def _load(name: str) -> list[Any]:
-    book = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    book = read_book(FOLDER / f"{name}.yaml")
     return [
         pytest.param(entry | {"tools": book["tools"]}, id=entry["id"]) for entry in book["answers"]
     ]

@@ -92,7 +92,7 @@ def cyclic(*more: Any) -> list[Any]:
 
 def deep(*more: Any) -> list[Any]:
     value: list[Any] = [*more]
-    for _ in range(100_000):
+    for _ in range(10_000):
         value = [value]
     return value
 
