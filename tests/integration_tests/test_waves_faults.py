@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tests.conftest import MakeModel
 
 AGENTS = int(os.environ.get("WAVES_AGENTS", "30"))
-"""Issue 19 asks for 1,000: WAVES_AGENTS=1000."""
+"""`WAVES_AGENTS=1000` runs as many as the documentation speaks of."""
 MANY: list[Any] = [{"messages": f"Weather in City{number}?"} for number in range(40)]
 
 
