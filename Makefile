@@ -59,8 +59,10 @@ test: $(STAMP)  ## every test; no key, no network
 
 # What depends on a version of a dependency: what we call in it and what it returns. Left out, because
 # `make test` covers it and it depends on our own code only: the recorded traffic (half of all tests),
-# property tests, fault matrices, prompted calling end to end, notebooks, README, and the emulator itself.
-LOWEST = tests/unit_tests --ignore tests/unit_tests/testing/fake $(addprefix tests/integration_tests/test_, \
+# property tests, fault matrices, facts, the parser of prompted calls, notebooks, README, and the emulator itself.
+LOWEST = tests/unit_tests $(addprefix --ignore tests/unit_tests/, testing/fake facts \
+	$(addprefix prompted/test_, corpus.py parser.py properties.py values.py written_calls.py)) \
+	$(addprefix tests/integration_tests/test_, \
 	agent_executor.py batch_jobs.py batch_vertex.py cassette_plugin.py cassette_replay.py cassette_saving.py \
 	cassettes.py client_seam.py context_caches.py create_agent.py create_agent_formats.py fake_gemini.py \
 	interactions.py interactions_langgraph.py interactions_like_sdk.py langgraph.py mcp_results.py mcp_servers.py \
