@@ -468,7 +468,7 @@ def test_an_unknown_type_is_read_from_the_bytes(
 ) -> None:
     url = files.has("/cat", PNG, content_type="application/octet-stream")
     make_model(fetch_urls=LOCAL).invoke([HumanMessage([{"type": "file", "url": url}])])
-    assert emulator.last.body["contents"][0]["parts"] == [{"text": "What is it?"}, PICTURE]
+    assert emulator.last.body["contents"][0]["parts"] == [PICTURE]
 
 
 async def test_a_fetch_that_is_given_up_leaves_no_task(make_model: MakeModel, files: Files) -> None:
