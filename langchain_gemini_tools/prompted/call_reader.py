@@ -209,11 +209,11 @@ class ToolCallReader:
             raise NotACallError
 
     def _read_action_input(self) -> Reading[Json]:
-        if (yield from skip_space(self._source)) == "{":
+        if (yield from self._source.peek()) == "{":
             return (yield from parse_value(self._source))
         word = yield from self._source.run(KEY)
         is_over = not (yield from self._source.peek()).strip()
-        if is_over and word.lower() in words.NOTHING:
+        if is_over and (word or "none").lower() in words.NOTHING:
             return {}
         raise UnreadableError("write its input as a JSON object")
 
