@@ -476,7 +476,7 @@ class ToolCallReader:
 
 
 def _is_schema(args: Json) -> bool:
-    """Return whether these are no arguments, but the schema in the definition of a tool."""
+    """Return whether these are not arguments but the schema in the definition of a tool."""
     return (
         isinstance(args, dict)
         and args.get("type") == "object"
