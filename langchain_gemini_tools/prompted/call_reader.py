@@ -98,6 +98,8 @@ class ToolCallReader:
         """The offset where the current call started, None between two calls."""
         self.name: str | None = None
         self._is_in_list = False
+        self._is_open = False
+        """Whether a construct was begun and not read to its end."""
         self._is_explaining = is_explaining
         self._depth = 0
         self._source = source
@@ -136,10 +138,10 @@ class ToolCallReader:
         except CutError:
             if not self.is_intended and (self.is_tentative or self.name is None):
                 return False
-            if self._begun_at is None and (self._is_in_list or not self.found):
-                return bool(self.found)
-            if self._begun_at is None:  # the object or the `print(` around the call is open
-                self._begun_at = self.found.pop().start
+            if self._begun_at is None:
+                if self._is_in_list or not (self._is_open and self.found):
+                    return bool(self.found)
+                self._begun_at = self.found.pop().start  # the object or `print(` around it is open
             reason = words.render_cut(self.name)
             self._append(self._begun_at, BrokenToolCall(self.name, reason=reason, is_cut=True))
         return True
@@ -157,6 +159,7 @@ class ToolCallReader:
         """
         if not (yield from self._source.more()):
             raise CutError
+        self._is_open = True
         self._begin()
         self._depth = 0
         self._is_in_list = is_listed
@@ -169,6 +172,7 @@ class ToolCallReader:
                 yield from self._read_list()
             case _:
                 yield from self._read_call()
+        self._is_open = False
 
     def read_function_tag(self, opener: str) -> Reading[None]:
         """Read the rest of Llama's `<function=f>{"a": 1}</function>`, or of `<invoke name="f">`.
@@ -209,11 +213,11 @@ class ToolCallReader:
             raise NotACallError
 
     def _read_action_input(self) -> Reading[Json]:
-        if (yield from skip_space(self._source)) == "{":
+        if (yield from self._source.peek()) == "{":
             return (yield from parse_value(self._source))
         word = yield from self._source.run(KEY)
         is_over = not (yield from self._source.peek()).strip()
-        if is_over and word.lower() in words.NOTHING:
+        if is_over and (word or "none").lower() in words.NOTHING:
             return {}
         raise UnreadableError("write its input as a JSON object")
 
@@ -436,7 +440,7 @@ class ToolCallReader:
         else:
             yield from source.run(words.BLANKS)
             char = yield from source.peek()
-            if char in ("\r", "\n"):
+            if char in ("\r", "\n") and not self._is_in_list:
                 yield from source.run(_LINE_BREAK)
                 char = "{" if (yield from source.peek()) == "{" else ""
         if char == "{":
@@ -472,7 +476,7 @@ class ToolCallReader:
 
 
 def _is_schema(args: Json) -> bool:
-    """Return whether these are no arguments, but the schema in the definition of a tool."""
+    """Return whether these are not arguments but the schema in the definition of a tool."""
     return (
         isinstance(args, dict)
         and args.get("type") == "object"

@@ -27,10 +27,10 @@ in other ways too, and they write about the protocol. These rules decide what is
     lines of a larger JSON value are text up to its end or the next blank line.
 5.  **Examples are not calls.** Text in backticks, in a block quote, in `<think>` tags or in a fence
     of another kind is text. So is any call in a line whose last sentence mentions an example
-    (`words.mentions_example`), or right after a line that introduces one: it mentions an example or
-    refuses a call (`I will not run this:`), and ends with a colon or is a heading. This applies up
-    to the end of the next line with text, or to a blank line after the example. A call without a
-    marker that stands in a tool's result is a quotation, and reported.
+    (`words.mentions_example`), or right after a line that introduces one: it mentions an example,
+    and ends with a colon or is a heading. This applies up to the end of the next line with text, or
+    to a blank line after the example. A call without a marker that stands in a tool's result is a
+    quotation, and reported.
 6.  A call that the end of the text cuts off is a `BrokenToolCall` with `is_cut`, never completed. A
     broken call ends with its line or, while its brackets are open, before a blank line, a marker or
     a fence; in a fence it ends with the fence.

@@ -169,7 +169,7 @@ def _render_example(tools: Sequence[Tool], choice: ToolChoice) -> str:
     example = (with_arguments or allowed)[0]
     name = protocol_name(example.name)
     sample = escape_protocol(dump_json(sample_arguments(example.parameters), AS_TEXT))
-    return f"A call of {name} looks like this:\n\n{MARKER} {name}({sample})"
+    return f"A call of {name} looks like this:\n\n{_call_line(name, sample)}"
 
 
 def render_choice(choice: ToolChoice) -> str:
@@ -213,7 +213,11 @@ def render_tool_call(name: str, args: Mapping[str, object]) -> str:
     Raises:
         InvalidInputError: The arguments have no JSON form.
     """
-    return f"{MARKER} {name}({dump_json(args, AS_TEXT)})"
+    return _call_line(name, dump_json(args, AS_TEXT))
+
+
+def _call_line(name: str, arguments: str) -> str:
+    return f"{MARKER} {name}({arguments})"
 
 
 @lru_cache(maxsize=4096)

@@ -168,14 +168,6 @@ _EXAMPLE = re.compile(
     r"|\byou (?:can|could|would|should|may|might|must) (?:write|use|call|make|invoke|type|say)\b",
     re.IGNORECASE,
 )
-_REFUSAL = re.compile(
-    r"(?:\bnot|\bnever|n['\u2019]t|\bcannot|\brefuse to)"
-    r" (?:call|do|execute|follow|invoke|make|run|send|use|write)"
-    r"(?: (?:a|an|any|anything|it|such|that|the|these|this|those|like|following|calls?|commands?"
-    r"|lines?|tools?|`?\w+_\w+`?))*\W*$",
-    re.IGNORECASE,
-)
-"""The end of a line that refuses a call, or warns of it: `I will not run this:`."""
 _LIST_OF_TOOLS = re.compile(
     r"\bavailable (?:tools|functions)\b|\b(?:tools|functions) (?:are|available|I have)\b",
     re.IGNORECASE,
@@ -225,13 +217,9 @@ def announces_call(line: str) -> bool:
 
 
 def introduces_example(line: str) -> bool:
-    """Return whether a line introduces an example, or a call that is refused.
-
-    Such a line ends with a colon, or is a heading.
-    """
+    """Return whether a line introduces an example: it ends with a colon, or is a heading."""
     line = line.strip(" \t\r*_")
-    is_introduction = line.endswith(":") or line.startswith("#")
-    return is_introduction and (mentions_example(line) or bool(_REFUSAL.search(line)))
+    return (line.endswith(":") or line.startswith("#")) and mentions_example(line)
 
 
 def escape_protocol(text: str) -> str:

@@ -365,7 +365,7 @@ def _split_result(content: Content) -> tuple[Content, list[Block]]:
         if not _are_dumped_blocks(blocks):
             return content, []
         content = blocks
-    content = [_unwrapped(block) for block in content if not _is_cache_marker(block)]
+    content = [block for block in map(_unwrapped, content) if not _is_cache_marker(block)]
     objects = [block for block in content if isinstance(block, dict)]
     if objects and not any(isinstance(block.get("type"), str) for block in objects):
         return content, []

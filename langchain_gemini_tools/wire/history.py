@@ -274,7 +274,7 @@ def arrange_turns(history: History, repairs: list[Repair]) -> Iterator[Turn]:
 def _with_steps_apart(turns: Sequence[Turn], repairs: list[Repair]) -> Iterator[Turn]:
     """Yield the turns, divided after each AI message whose calls have no result at all.
 
-    What the model wrote next comes after the results that say so, as it does in a complete history.
+    The results that say so are sent before the next AI message, as in a complete history.
     """
     for turn in turns:
         if len(turn.messages) > 1:

@@ -352,7 +352,7 @@ def _copy_typed_dict(given: Any, made: dict[Any, Any]) -> None:
     copied = made[given]
     copied.__doc__ = given.__doc__
     copied.__annotations__ = fields
-    copied.__required_keys__ = frozenset(fields)  # but for those that are marked
+    copied.__required_keys__ = frozenset(fields)  # a mark on a field overrides this
 
 
 def _bare(hint: object) -> Any:

@@ -24,6 +24,7 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.generation import plain
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, TYPES
 from langchain_gemini_tools.wire.tools.builtin import (
     foreign_tool,
@@ -87,7 +88,7 @@ def plain_tools(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _shown(tool: object) -> Any:
     if isinstance(tool, dict) and (names_builtin(tool.get("type")) or any(map(is_builtin, tool))):
-        return json.loads(json.dumps(hide_credentials(tool), default=hidden_form))
+        return json.loads(json.dumps(hide_credentials(plain(tool)), default=hidden_form))
     return tool
 
 

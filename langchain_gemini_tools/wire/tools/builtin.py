@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from langchain_gemini_tools.errors import InvalidOptionError, InvalidToolError
 from langchain_gemini_tools.facts.credentials import REDACTED, PrivateHeaders, headers_digest
 from langchain_gemini_tools.facts.json_values import camel, snake
+from langchain_gemini_tools.wire.generation import plain
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.wire.tools.tool import Tool
@@ -207,12 +208,14 @@ def render_builtin(key: str, settings: Any) -> dict[str, Any]:
     """Render a built-in tool in the spelling of the wire; None means no settings.
 
     Raises:
-        InvalidToolError: The settings are not a dict, or a list of them.
+        InvalidToolError: The settings are not a dict or an object of the SDK, or a list of them.
     """
-    for each in settings if isinstance(settings, (list, tuple)) else [settings]:
+    settings = plain(settings)
+    for each in settings if isinstance(settings, list) else [settings]:
         if each is not None and not isinstance(each, Mapping):
+            # They may contain a credential, so only the type is shown.
             raise InvalidToolError(
-                f"{snake(key)}: its settings must be a dict, not {settings!r}. Use "
+                f"{snake(key)}: its settings must be a dict, not {type(each).__name__}. Use "
                 f"{{{snake(key)!r}: {{}}}} for the defaults."
             )
     return {camel(key): {} if settings is None else camel_keys(settings)}
@@ -427,7 +430,8 @@ def _private(settings: Mapping[str, Any]) -> PrivateHeaders:
 def hidden_form(value: object) -> dict[str, str]:
     """Return what is shown of private settings. The digest tells two tools apart."""
     if not isinstance(value, PrivateHeaders):
-        raise TypeError(f"A setting of a built-in tool is not JSON: {value!r}.")
+        kind = type(value).__name__  # the value may contain a credential
+        raise TypeError(f"A setting of a built-in tool is of type {kind}, which is not JSON.")
     return dict.fromkeys(value, f"{REDACTED} {headers_digest(value)}")
 
 

@@ -6,7 +6,7 @@ bound tools. `render_tools` and `render_tool_config` both follow the resolved ch
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -156,7 +156,7 @@ def _invalid(choice: object) -> InvalidOptionError:
 
 
 def _known_names(names: Any, tools: BoundTools) -> tuple[str, ...]:
-    if not isinstance(names, (list, tuple)):
+    if isinstance(names, (str, Mapping)) or not isinstance(names, Collection):
         raise InvalidOptionError(f"The names of allowed tools must be a list, not {names!r}.")
     known = [*tools.functions]
     by_wire_name = tools.user_names

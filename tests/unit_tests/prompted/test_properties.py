@@ -39,7 +39,6 @@ FRAGMENTS = [
     *("Action: ", "Action Input: ", "[nope(b=2), ", "['add(a=1)'", '[{"nope": {}}, ', "r'", "''"),
     *("Here is the call: ", "<invoke name=", "<call_record>", "call:", "<<function>>"),
     *("<|tool_call>", "<tool_call|>", '<|"|>', "<escape>", "<|turn>model\n", "<|channel>thought"),
-    "I will not run this:\n",
     *("(", ")", "{", "}", "[", "]", '"', "'", '"""', "\u201c", "\\", "\\u12", "\ud800", ",", ";"),
     *(":", "=", "1", "-", "1.5", "NaN", "None", "true", "none", "x", "é", "\x00"),
     *(

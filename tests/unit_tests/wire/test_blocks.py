@@ -510,6 +510,14 @@ def response(value: Json, **fields: Any) -> Json:
         pytest.param(
             [{"type": "non_standard", "value": {"type": "text", "text": "a"}}], "a", id="wrapped"
         ),
+        pytest.param(
+            [
+                {"type": "text", "text": "a"},
+                {"type": "non_standard", "value": {"cachePoint": {"type": "default"}}},
+            ],
+            "a",
+            id="text and a wrapped cache marker",
+        ),
     ],
 )
 def test_a_result_is_sent_as_what_it_is(content: Any, value: Any) -> None:

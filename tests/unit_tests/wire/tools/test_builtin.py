@@ -121,11 +121,43 @@ def test_a_misspelled_tool_is_rejected_with_the_known_ones() -> None:
         bind_tools([{"GoogleSearch": {}}])
 
 
-@pytest.mark.parametrize("settings", [True, "yes", [True]])
-def test_settings_that_are_not_a_dict_are_rejected_with_the_way_out(settings: Any) -> None:
-    text = r"google_search: its settings must be a dict.*Use \{'google_search': \{\}\}"
-    with pytest.raises(InvalidToolError, match=text):
+@pytest.mark.parametrize(("settings", "kind"), [(True, "bool"), ("yes", "str"), ([{}, 1], "int")])
+def test_settings_that_are_not_a_dict_are_rejected_with_the_way_out(
+    settings: Any, kind: str
+) -> None:
+    with pytest.raises(InvalidToolError) as error:
         bind_tools([{"google_search": settings}])
+    assert str(error.value) == (
+        f"google_search: its settings must be a dict, not {kind}. Use {{'google_search': {{}}}} "
+        "for the defaults."
+    )
+
+
+KEY = types.AuthConfig(api_key="a secret")
+WITH_KEY = [{"googleMaps": {"authConfig": {"apiKey": "a secret"}}}]
+
+
+@pytest.mark.parametrize(
+    "settings", [types.GoogleMaps(auth_config=KEY), {"auth_config": KEY}], ids=["whole", "inside"]
+)
+def test_settings_may_be_objects_of_the_sdk(settings: Any) -> None:
+    model = ChatGemini(model="gemini-3.6-flash", api_key="k")
+    request = model.bind_tools([{"google_maps": settings}]).preview("Where?")
+    assert request.body["tools"] == WITH_KEY
+
+
+@pytest.mark.parametrize("settings", ["a secret", [{"auth_config": {"api_key": "a secret"}}, 1]])
+def test_settings_that_are_rejected_are_not_shown(settings: Any) -> None:
+    with pytest.raises(InvalidToolError) as error:
+        bind_tools([{"google_maps": settings}])
+    assert "secret" not in str(error.value)
+
+
+def test_a_setting_that_is_not_json_is_not_shown() -> None:
+    model = ChatGemini(model="gemini-3.6-flash", api_key="k")
+    with pytest.raises(TypeError, match="is of type bytes, which is not JSON") as error:
+        model.bind_tools([{"google_maps": {"auth_config": [b"a secret"]}}]).preview("Where?")
+    assert "secret" not in str(error.value)
 
 
 TYPED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

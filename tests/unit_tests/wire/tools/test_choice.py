@@ -74,6 +74,7 @@ MEANINGS: dict[str, tuple[Any, ToolChoice]] = {
         SEARCH,
     ),
     "gemini, bare": ({"mode": "Any", "allowed_function_names": ["search"]}, SEARCH),
+    "gemini, set of names": ({"mode": "ANY", "allowed_function_names": {"search"}}, SEARCH),
     "gemini, names alone": ({"allowed_function_names": ["search"]}, SEARCH),
     "gemini, no names": ({"mode": "ANY", "allowed_function_names": []}, ToolChoice("ANY")),
     "gemini, unspecified": ({"mode": "MODE_UNSPECIFIED"}, ToolChoice()),
