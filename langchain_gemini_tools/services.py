@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -28,8 +28,10 @@ from langchain_gemini_tools.wire.rejections import CACHED_FIELDS
 from langchain_gemini_tools.wire.tools.builtin import reject_credentials
 
 if TYPE_CHECKING:
-    from langchain_gemini_tools.batch import BatchJob, BatchSource
+    from langchain_gemini_tools.batch import BatchJob
     from langchain_gemini_tools.wire.request import RenderedRequest
+
+Result = TypeVar("Result")
 
 _ON_GENERATE_CONTENT = {
     "api": "generate_content",
@@ -150,7 +152,38 @@ class GeminiServices(GeminiAccess):
             InvalidInputError: An input cannot be sent, or differs from the one at `path`.
             GeminiAPIError: The API did not create the job. Make the same call again.
         """
-        from langchain_gemini_tools.batch import BatchJob
+        return self._batch_job(
+            inputs,
+            path=path,
+            name=name,
+            submit=submit,
+            webhooks=webhooks,
+            storage=storage,
+            config=config,
+            kwargs=kwargs,
+            finish=lambda message: message,
+        )
+
+    async def abatch_job(
+        self, inputs: Iterable[LanguageModelInput] | None = None, **arguments: Any
+    ) -> BatchJob[AIMessage]:
+        """Make a batch job as `batch_job` does, without blocking the event loop."""
+        return await asyncio.to_thread(partial(self.batch_job, inputs, **arguments))
+
+    def _batch_job(  # noqa: PLR0913
+        self,
+        inputs: Iterable[LanguageModelInput] | None,
+        *,
+        path: str | os.PathLike[str] | None,
+        name: str | None,
+        submit: bool,
+        webhooks: Mapping[str, Any] | None,
+        storage: str | None,
+        config: RunnableConfig | None,
+        kwargs: Mapping[str, Any],
+        finish: Callable[[AIMessage], Result],
+    ) -> BatchJob[Result]:
+        from langchain_gemini_tools.batch import BatchJob, BatchSource
 
         has_place = path is not None if name is None else inputs is None
         if not has_place:
@@ -163,8 +196,20 @@ class GeminiServices(GeminiAccess):
                 f"config must be a dict, not {type(config).__name__}. Pass one such as "
                 "{'callbacks': [...]}."
             )
-        source = self._batch_source(kwargs)
-        job: BatchJob[AIMessage] = BatchJob(
+        invocation = self._batch_invocation(None, kwargs)
+        shown = {**kwargs}
+        shown.pop("ls_structured_output_format", None)  # as langchain-core does
+        source = BatchSource(
+            template=self._render([HumanMessage("template")], invocation),
+            render=lambda each: self._render(self._convert_input(each).to_messages(), invocation),
+            client=self._client,
+            retries=retry_policy(invocation),
+            chat_model=self,
+            params=self._get_invocation_params(**shown),
+            metadata={**self._get_ls_params(**shown)},
+            finish=finish,
+        )
+        job: BatchJob[Result] = BatchJob(
             source, path, webhooks=webhooks, storage=storage, config=config
         )
         if name is not None:
@@ -174,28 +219,6 @@ class GeminiServices(GeminiAccess):
         if submit:
             job.submit()
         return job
-
-    async def abatch_job(
-        self, inputs: Iterable[LanguageModelInput] | None = None, **arguments: Any
-    ) -> BatchJob[AIMessage]:
-        """Make a batch job as `batch_job` does, without blocking the event loop."""
-        return await asyncio.to_thread(partial(self.batch_job, inputs, **arguments))
-
-    def _batch_source(self, kwargs: Mapping[str, Any]) -> BatchSource:
-        from langchain_gemini_tools.batch import BatchSource
-
-        invocation = self._batch_invocation(None, kwargs)
-        shown = {**kwargs}
-        shown.pop("ls_structured_output_format", None)  # as langchain-core does
-        return BatchSource(
-            template=self._render([HumanMessage("template")], invocation),
-            render=lambda each: self._render(self._convert_input(each).to_messages(), invocation),
-            client=self._client,
-            retries=retry_policy(invocation),
-            chat_model=self,
-            params=self._get_invocation_params(**shown),
-            metadata={**self._get_ls_params(**shown)},
-        )
 
     def _batch_invocation(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> Invocation:
         """Resolve the options of a request in a batch, and reject those that batches lack."""

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, cast, get_args
 
@@ -109,7 +109,7 @@ class StructuredOutput(RunnableSequence[LanguageModelInput, Parsed]):
         reported to fail in batches.
         """
         model, options = self.binding.unwrap(kwargs)
-        job: BatchJob[Any] = model.batch_job(
+        return model._batch_job(  # noqa: SLF001 - one implementation for all three
             inputs,
             path=path,
             name=name,
@@ -117,11 +117,9 @@ class StructuredOutput(RunnableSequence[LanguageModelInput, Parsed]):
             webhooks=webhooks,
             storage=storage,
             config=merge_configs(self.binding.config, config),
-            **options,
+            kwargs=options,
+            finish=self._parse_message,
         )
-        source = job._source  # noqa: SLF001 - the job of a model returns messages
-        job._source = replace(source, finish=self._parse_message)  # noqa: SLF001
-        return job
 
     async def abatch_job(
         self, inputs: Iterable[LanguageModelInput] | None = None, **arguments: Any

@@ -383,10 +383,10 @@ class DeveloperService(BatchService):
     def delete_files(self, part: JobPart) -> None:
         """Delete the uploaded requests. The API deletes the results with the job."""
         if part.file:
-            name = part.file
+            delete = partial(_delete_file, name=part.file)
             # Reported: for a file that does not exist, the API says that access is denied.
             with suppress(GeminiNotFoundError, GeminiPermissionError):
-                self._call(lambda sdk: sdk.files.delete(name=name))
+                self._call(delete)
 
     def _create(self, sdk: SdkClient) -> object:
         return sdk.batches.create(model=self._model, src="files/replaced")  # by our body
@@ -423,6 +423,10 @@ class DeveloperService(BatchService):
 
 def _is_inline(part: JobPart) -> bool:
     return part.count <= _MAX_INLINE.max_requests and part.size <= _MAX_INLINE.max_bytes
+
+
+def _delete_file(sdk: SdkClient, name: str) -> object:
+    return sdk.files.delete(name=name)
 
 
 def make_service(
