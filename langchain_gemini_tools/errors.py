@@ -118,11 +118,13 @@ class UnsupportedBlockError(InvalidInputError):
     Blocks are never dropped silently: without the block, the model would respond to something else.
     """
 
-    def __init__(self, block_type: str, role: str, supported: Collection[str]) -> None:
-        super().__init__(
-            f"Gemini does not support {block_type!r} blocks in {role} messages. "
-            f"Supported types: {', '.join(sorted(supported))}."
+    def __init__(self, block_type: str | None, role: str, supported: Collection[str]) -> None:
+        problem = (
+            f"A content block of a message of type {role!r} has no 'type'."
+            if block_type is None
+            else f"Gemini does not support {block_type!r} blocks in {role} messages."
         )
+        super().__init__(f"{problem} Supported types: {', '.join(sorted(supported))}.")
 
 
 class InvalidHistoryError(InvalidInputError):
