@@ -191,9 +191,9 @@ class EmptyResponseError(ResponseError):
 class FailedInteractionError(ResponseError):
     """The interaction ended without an answer: it failed, was cancelled, or reached its budget.
 
-    So did one that still runs although no more is to come, and one with a status that this version
-    does not know. `finish_reason` is the status, and `partial` what had arrived, with the id of the
-    interaction in its metadata.
+    This includes an interaction that is still running when its response ends, and one with a status
+    that this version does not know. `finish_reason` is the status. `partial` is what had arrived,
+    with the id of the interaction in its metadata.
     """
 
 

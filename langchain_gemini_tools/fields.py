@@ -382,13 +382,13 @@ class GeminiFields(_ChatModel):
     )
     on_malformed: Annotated[Literal["retry", "raise", "return"], CALL] = Field(
         default="retry",
-        description="What to do with a malformed tool call, a call of an unavailable tool, a call "
-        "that was written as text, or an empty response. `retry` requests it once more with "
-        "feedback and then raises; if `max_retries` is 0, it raises at once. `raise` raises. "
-        "`return` returns the message with its `finish_reason`, and such calls as "
-        "`invalid_tool_calls`. Only a complete response has `tool_calls`: a truncated or blocked "
-        "one with calls raises without a retry, unless `return` is set. The guide to errors has "
-        "the details.",
+        description="What to do with a malformed tool call, a call that the API rejects "
+        "(`UNEXPECTED_TOOL_CALL`), a call that was written as text, or an empty response. `retry` "
+        "requests it once more with feedback and then raises; if `max_retries` is 0, it raises at "
+        "once. `raise` raises. `return` returns the message with its `finish_reason`, and such "
+        "calls as `invalid_tool_calls`. Only a complete response has `tool_calls`: a truncated or "
+        "blocked one with calls raises without a retry, unless `return` is set. The guide to "
+        "errors has the details.",
     )
 
     def __new__(cls, *unnamed: object, **_: object) -> Self:  # noqa: D102 - editors would show it

@@ -425,7 +425,7 @@ def _private(settings: Mapping[str, Any]) -> PrivateHeaders:
 
 
 def hidden_form(value: object) -> dict[str, str]:
-    """Return what is shown of private settings. The digest tells two tools apart."""
+    """Return what is shown of private settings. The digest distinguishes two tools."""
     if not isinstance(value, PrivateHeaders):
         raise TypeError(f"A setting of a built-in tool is not JSON: {value!r}.")
     return dict.fromkeys(value, f"{REDACTED} {headers_digest(value)}")
