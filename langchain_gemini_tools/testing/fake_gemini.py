@@ -321,8 +321,8 @@ class FakeGemini(Emulator):
             self._lock.acquire()
         if not isinstance(reply, Reply | str | None):
             raise self._unanswerable(
-                f"The function that answers for FakeGemini returned a {type(reply).__name__}. "
-                "Return a text, a Reply or None."
+                "The function that answers for FakeGemini returned a value of type "
+                f"{type(reply).__name__}. Return a text, a Reply or None."
             )
         return reply
 

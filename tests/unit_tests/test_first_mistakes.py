@@ -42,10 +42,10 @@ def test_the_name_of_the_model_is_a_keyword() -> None:
         (print, "the single tool 'print'"),
         (look_up, "the single tool 'look_up'"),
         (Search, "the single tool 'Search'"),
-        ("search", "a str"),
-        ({"name": "search"}, "a dict"),
-        (types.Tool(google_search=types.GoogleSearch()), "a Tool"),
-        (3, "a int"),
+        ("search", "of type str"),
+        ({"name": "search"}, "of type dict"),
+        (types.Tool(google_search=types.GoogleSearch()), "of type Tool"),
+        (3, "of type int"),
     ],
 )
 def test_tools_are_a_list(given: Any, shown: str) -> None:
