@@ -21,7 +21,7 @@
       * GeminiContextOverflowError   the input is longer than the model accepts
     * GeminiAuthenticationError      no API key, a wrong one (400), or a wrong token (401)
     * GeminiPermissionError          403: the credentials do not allow this
-    * GeminiNotFoundError            404: the model does not exist in this API version
+    * GeminiNotFoundError            404: the model, a job or a file does not exist
     * GeminiRateLimitError           429: a quota is used up (see `is_daily_quota`); retryable
     * GeminiServerError              5xx, 408, 499: the API failed; retryable
     * GeminiConnectionError          no connection (also a ConnectionError); retryable
@@ -313,7 +313,7 @@ class GeminiPermissionError(GeminiAPIError, ModelPermissionDeniedError):
 
 
 class GeminiNotFoundError(GeminiAPIError, ModelNotFoundError):
-    """The model does not exist, or not in this version of the API."""
+    """What the request names, such as the model, does not exist in this version of the API."""
 
 
 class GeminiRateLimitError(GeminiAPIError, ModelRateLimitError):
