@@ -111,7 +111,8 @@ class StructuredOutputMethod:
             InvalidOptionError: Tools are bound, and the method is `"function_calling"`.
 
         The runnable raises langchain-core's `OutputParserException` if a response cannot be parsed
-        or lacks the forced tool call, also at the end of a stream.
+        or lacks the forced tool call, also at the end of a stream, and Pydantic's
+        `ValidationError` if the arguments of that call do not fit a Pydantic class.
         """
         from langchain_gemini_tools.structured_output import structured_output
 

@@ -119,8 +119,9 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
 
             Args:
                 model: Name of the model, such as `gemini-3.8-flash`.
-                **arguments: Access, sampling, thinking, output and behavior. Each can also be bound
-                    with `bind`, or given to `invoke` and `stream`, where that makes sense.
+                **arguments: Access, sampling, thinking, output and behavior. Those
+                    that can be set per call can also be bound with `bind`, or passed to `invoke`
+                    and `stream`.
             """
 
     @property

@@ -21,7 +21,7 @@
       * GeminiContextOverflowError   the input is longer than the model accepts
     * GeminiAuthenticationError      no API key, a wrong one (400), or a wrong token (401)
     * GeminiPermissionError          403: the credentials do not allow this
-    * GeminiNotFoundError            404: the model does not exist in this API version
+    * GeminiNotFoundError            404: the model, a job or a file does not exist
     * GeminiRateLimitError           429: a quota is used up (see `is_daily_quota`); retryable
     * GeminiServerError              5xx, 408, 499: the API failed; retryable
     * GeminiConnectionError          no connection (also a ConnectionError); retryable
@@ -118,11 +118,13 @@ class UnsupportedBlockError(InvalidInputError):
     Blocks are never dropped silently: without the block, the model would respond to something else.
     """
 
-    def __init__(self, block_type: str, role: str, supported: Collection[str]) -> None:
-        super().__init__(
-            f"Gemini does not support {block_type!r} blocks in {role} messages. "
-            f"Supported types: {', '.join(sorted(supported))}."
+    def __init__(self, block_type: str | None, role: str, supported: Collection[str]) -> None:
+        problem = (
+            f"A content block of a message of type {role!r} has no 'type'."
+            if block_type is None
+            else f"Gemini does not support {block_type!r} blocks in {role} messages."
         )
+        super().__init__(f"{problem} Supported types: {', '.join(sorted(supported))}.")
 
 
 class InvalidHistoryError(InvalidInputError):
@@ -189,9 +191,9 @@ class EmptyResponseError(ResponseError):
 class FailedInteractionError(ResponseError):
     """The interaction ended without an answer: it failed, was cancelled, or reached its budget.
 
-    So did one that still runs although no more is to come, and one with a status that this version
-    does not know. `finish_reason` is the status, and `partial` what had arrived, with the id of the
-    interaction in its metadata.
+    This includes an interaction that is still running when its response ends, and one with a status
+    that this version does not know. `finish_reason` is the status. `partial` is what had arrived,
+    with the id of the interaction in its metadata.
     """
 
 
@@ -311,7 +313,7 @@ class GeminiPermissionError(GeminiAPIError, ModelPermissionDeniedError):
 
 
 class GeminiNotFoundError(GeminiAPIError, ModelNotFoundError):
-    """The model does not exist, or not in this version of the API."""
+    """What the request names, such as the model, does not exist in this version of the API."""
 
 
 class GeminiRateLimitError(GeminiAPIError, ModelRateLimitError):

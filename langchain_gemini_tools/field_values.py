@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BaseModel, SecretStr, ValidationError
 from langchain_gemini_tools.facts.credentials import private_values
 from langchain_gemini_tools.facts.environment import environment_keys
 from langchain_gemini_tools.facts.http import check_headers, find_invalid_character
+from langchain_gemini_tools.facts.models import shows_family
 from langchain_gemini_tools.wire.generation import plain, render_output_format
 from langchain_gemini_tools.wire.invocation import FetchLimits
 from langchain_gemini_tools.wire.tools.builtin import is_builtin
@@ -96,16 +97,33 @@ MAX_SECONDS = 1_000_000.0
 """Eleven days. Sockets accept no more than 24 days; `None` means no limit."""
 
 _PLACE = re.compile(r"[\w.:-]+", re.ASCII)
+_PROVIDER = re.compile(r"google_(?:genai|vertexai):")
 _MODEL_NAME = re.compile(r"[\w.@:-]+(?:/[\w.@:-]+)*", re.ASCII)
 
 
 def check_model_name(name: str) -> str:
     """Reject a name that would change the URL of the request: it becomes a part of its path."""
+    if found := _PROVIDER.match(name):
+        raise ValueError(
+            f"{name[:80]!r} begins with the name of a provider, as init_chat_model expects it. "
+            f"Use model={name[found.end() :][:80]!r}"
+        )
     if _MODEL_NAME.fullmatch(name) and not {".", ".."} & set(name.split("/")):
         return name
     raise ValueError(
-        f"{name[:80]!r} is not a valid model name: use letters, digits, '.', '_', '-', '@', "
-        "':' and single slashes"
+        f"{name[:80]!r} is not a valid model name. Use a name such as 'gemini-3.8-flash': letters, "
+        "digits, '.', '_', '-', '@', ':' and single slashes"
+    )
+
+
+def check_model_family(name: str | None) -> str | None:
+    """Reject a name that shows no family: no rules would apply, as if it had not been set."""
+    if not name or shows_family(name):
+        return name
+    raise ValueError(
+        f"{name[:80]!r} is not the name of a model whose rules are known. Use one such as "
+        "'gemini-2.5-flash' or 'gemma-3-27b-it'. For another model without function calling, set "
+        "tool_calling='prompted'"
     )
 
 
@@ -120,13 +138,17 @@ Place = Annotated[str | None, AfterValidator(check_place)]
 
 
 _IN_GENERATION_CONFIG = "Pass it to a call inside generation_config={...}."
+_SYSTEM_MESSAGE = "Put a SystemMessage before the other messages."
 
 _REPLACEMENTS = {
     "allowed_function_names": "Use tool_choice=[...] with the names.",
     "automatic_function_calling": "Use ToolLoop, or create_agent of LangChain.",
+    "api_base": "Use base_url.",
     "client": "Set api_key, base_url and so on; model.client is the SDK's client of this model.",
+    "config": "Pass its settings under their own names, such as temperature=0.5.",
     "default_headers": "Use additional_headers.",
     "enable_enhanced_civic_answers": _IN_GENERATION_CONFIG,
+    "endpoint": "Use base_url.",
     "extra_headers": "Use additional_headers.",
     "function_call": "Use tool_choice.",
     "function_calling_config": "Use tool_choice, or tool_config={'function_calling_config': ...}.",
@@ -134,12 +156,16 @@ _REPLACEMENTS = {
     "generation_config": "Use the fields of the model, or pass generation_config to a call.",
     "headers": "Use additional_headers.",
     "http_options": "Use additional_headers, timeout, base_url and api_version on the model.",
+    "json_mode": "Use with_structured_output, or response_mime_type='application/json'.",
     "model_armor_config": "Use extra_body={'modelArmorConfig': ...}.",
     "model_selection_config": _IN_GENERATION_CONFIG,
+    "region": "Use location.",
     "response_format": "Use response_schema, or with_structured_output.",
     "routing_config": _IN_GENERATION_CONFIG,
     "safety_filters": "Use safety_settings.",
-    "system_instruction": "Put a SystemMessage before the other messages.",
+    "system": _SYSTEM_MESSAGE,
+    "system_instruction": _SYSTEM_MESSAGE,
+    "system_prompt": _SYSTEM_MESSAGE,
     "thinking": "Use reasoning_effort, thinking_budget or include_thoughts.",
     "tool_choice": "Use bind_tools(tools, tool_choice=...).",
     "tool_config": "Use bind_tools(tools, tool_config=...).",

@@ -34,6 +34,7 @@ from langchain_gemini_tools.field_values import (
     check_address,
     check_credentials,
     check_key,
+    check_model_family,
     check_model_name,
     find_key,
     keep_found_key,
@@ -90,7 +91,7 @@ class GeminiFields(_ChatModel):
     model: Annotated[str, AfterValidator(check_model_name), CALL] = Field(
         description="Name of the model, such as `gemini-3.8-flash`."
     )
-    model_family: str | None = Field(
+    model_family: Annotated[str | None, AfterValidator(check_model_family)] = Field(
         default=None,
         description="Name of a model whose rules apply, if `model` does not show its family "
         "(tuned models, endpoints).",
@@ -104,7 +105,7 @@ class GeminiFields(_ChatModel):
     store: Annotated[bool | None, CALL] = Field(
         default=None,
         description="Interactions API: let Google keep the interaction. By default it does not, "
-        "unless `use_previous_interaction` is set.",
+        "unless `use_previous_interaction`, `background` or `agent` is set.",
     )
     use_previous_interaction: Annotated[bool, CALL] = Field(
         default=False,
@@ -223,7 +224,8 @@ class GeminiFields(_ChatModel):
         default=None,
         ge=0.0,
         le=2.0,
-        description="Randomness of sampling, from 0 to 2. Ignored from Gemini 3.6 on.",
+        description="Randomness of sampling, from 0 to 2. Not sent to models that ignore it: "
+        "Gemini 3.6 and later, and 3.5 Flash-Lite.",
     )
     top_p: Annotated[float | None, GENERATION] = Field(
         default=None,
@@ -327,7 +329,7 @@ class GeminiFields(_ChatModel):
         "is for the option `continuation_token` of the next call.",
     )
     labels: Annotated[dict[str, str] | None, BODY] = Field(
-        default=None, description="Labels for billing, on Vertex AI."
+        default=None, description="Labels of the request, for billing."
     )
     service_tier: Annotated[
         Literal["flex", "priority", "standard"] | None, BeforeValidator(read_tier), BODY
@@ -380,13 +382,13 @@ class GeminiFields(_ChatModel):
     )
     on_malformed: Annotated[Literal["retry", "raise", "return"], CALL] = Field(
         default="retry",
-        description="What to do with a malformed tool call, a call of an unavailable tool, a call "
-        "that was written as text, or an empty response. `retry` requests it once more with "
-        "feedback and then raises; if `max_retries` is 0, it raises at once. `raise` raises. "
-        "`return` returns the message with its `finish_reason`, and such calls as "
-        "`invalid_tool_calls`. Only a complete response has `tool_calls`: a truncated or blocked "
-        "one with calls raises without a retry, unless `return` is set. The guide to errors has "
-        "the details.",
+        description="What to do with a malformed tool call, a call that the API rejects "
+        "(`UNEXPECTED_TOOL_CALL`), a call that was written as text, or an empty response. `retry` "
+        "requests it once more with feedback and then raises; if `max_retries` is 0, it raises at "
+        "once. `raise` raises. `return` returns the message with its `finish_reason`, and such "
+        "calls as `invalid_tool_calls`. Only a complete response has `tool_calls`: a truncated or "
+        "blocked one with calls raises without a retry, unless `return` is set. The guide to "
+        "errors has the details.",
     )
 
     def __new__(cls, *unnamed: object, **_: object) -> Self:  # noqa: D102 - editors would show it

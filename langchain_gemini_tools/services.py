@@ -188,8 +188,9 @@ class GeminiServices(GeminiAccess):
         has_place = path is not None if name is None else inputs is None
         if not has_place:
             raise InvalidOptionError(
-                "A batch job needs inputs and a path, or only the name of a job at the service. "
-                "Pass inputs=... and path=..., or name=...."
+                "A batch job needs a path, or the name of a job at the service. Pass inputs=... "
+                "and path=... for a new job, path=... for one that exists there, or name=... "
+                "without inputs."
             )
         if config is not None and not isinstance(config, dict):
             raise InvalidOptionError(

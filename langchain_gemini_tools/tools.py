@@ -317,7 +317,7 @@ class ToolReport:
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """Problems that cost tokens, or with which tools may not work as meant."""
+        """Problems that cost tokens, or because of which a tool may not work as intended."""
         return tuple(finding for finding in self.findings if finding.level == "warning")
 
     @property

@@ -174,14 +174,14 @@ def compare_inputs(lines: Lines, folder: Folder, manifest: Manifest) -> None:
         if line != before:
             raise InvalidOptionError(
                 f"Input {line[0]} differs from that of the batch job at {folder.path}: its "
-                "messages, the tools or the options have changed. Use another path for another "
-                "job."
+                "messages, the tools or the options have changed. Pass the same, or use another "
+                "path for another job."
             )
     if count < manifest.count or next(lines, None) is not None:
-        fewer_or_more = f"only {count:,}" if count < manifest.count else "more"
+        passed = f"{count:,}" if count < manifest.count else f"more than {manifest.count:,}"
         raise InvalidOptionError(
-            f"The batch job at {folder.path} has {manifest.count:,} inputs, and {fewer_or_more} "
-            "were passed. Use another path for another job."
+            f"The number of inputs is {passed}, but the batch job at {folder.path} has "
+            f"{manifest.count:,}. Pass the same inputs, or use another path for another job."
         )
 
 

@@ -4,8 +4,8 @@ Messages have no times. `RunClock` measures them during a run, and `trace(result
 up by message id and tool call id.
 
 `BatchProgress` is a progress bar of rich, or lines of text where it cannot be shown. A handler
-learns about runs as they start, so the total has to be passed in. It counts the runs that it was
-given to: the run of an agent counts as one, with all its inner calls.
+learns about runs as they start, so the total has to be passed in. It counts the runs whose config
+has it: the run of an agent counts as one, with all its inner calls.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class BatchProgress(BaseCallbackHandler):
     # Ends of runs
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: object) -> None:
-        """Add the tokens of a response, and count it if it is a run that we were given to."""
+        """Add the tokens of a response, and count it if it is a counted run."""
         messages = [getattr(made, "message", None) for row in response.generations for made in row]
         usages = [usage for m in messages if (usage := getattr(m, "usage_metadata", None))]
         with self._lock:

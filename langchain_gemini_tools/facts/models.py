@@ -315,6 +315,11 @@ def capabilities_of(model: str) -> Capabilities:
 
 
 @lru_cache(maxsize=256)
+def shows_family(name: str) -> bool:
+    """Return whether a name shows its family and version, so that the rules of a row apply."""
+    return _NAME.search(name) is not None
+
+
 def reads_signatures_of(model: str, other: str) -> bool:
     """Return whether a model accepts the thought signatures of another, judging by their names.
 

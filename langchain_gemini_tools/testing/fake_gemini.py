@@ -149,20 +149,20 @@ class FakeGemini(Emulator):
     ```
 
     Inside the block, `ChatGemini`, the google-genai SDK and other clients that read
-    `GOOGLE_GEMINI_BASE_URL` and `GOOGLE_VERTEX_BASE_URL` find it by themselves. These variables and
+    `GOOGLE_GEMINI_BASE_URL` and `GOOGLE_VERTEX_BASE_URL` use it automatically. These variables and
     a placeholder key are set, and real keys are hidden, for the whole process, other threads
     included. The end of the block restores them. A model made inside the block does not work after
     it.
 
-    Without a script, a model of simple rules answers: it calls the tools that the prompt is about
-    and then quotes their results. With a script, each request gets the next reply. A request beyond
-    the script is refused, and unused replies raise an error at the end.
+    Without a script, simple rules answer: they call the tools that the prompt is about and then
+    quote their results. With a script, each request gets the next reply. A request beyond the
+    script is refused, and unused replies raise an error at the end.
 
     It listens on 127.0.0.1 only. Keys that are sent to it are not stored.
 
     Args:
         respond: A function that answers every request that has no scripted reply. It is called with
-            the request and returns a text, a `Reply`, or None for the model of simple rules.
+            the request and returns a text, a `Reply`, or None for the simple rules.
         strict: False turns the rules that are inferred into warnings. See
             `python -m langchain_gemini_tools.testing serve --rules`.
         allow_unused: Whether replies may be unused at the end.
@@ -321,8 +321,8 @@ class FakeGemini(Emulator):
             self._lock.acquire()
         if not isinstance(reply, Reply | str | None):
             raise self._unanswerable(
-                f"The function that answers for FakeGemini returned a {type(reply).__name__}. "
-                "Return a text, a Reply or None."
+                "The function that answers for FakeGemini returned a value of type "
+                f"{type(reply).__name__}. Return a text, a Reply or None."
             )
         return reply
 

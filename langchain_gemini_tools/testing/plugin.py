@@ -103,7 +103,7 @@ def pytest_recording_configure(config: pytest.Config, vcr: Any) -> None:
 
 @pytest.fixture
 def fake_gemini(request: pytest.FixtureRequest) -> Iterator[FakeGemini]:
-    """A strict Gemini on this machine, which clients find by themselves during the test.
+    """A strict Gemini on this machine, which clients use automatically during the test.
 
     It works while `--block-network` or pytest-socket block other connections. A test that passes
     and leaves scripted replies unused is an error.

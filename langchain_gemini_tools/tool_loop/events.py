@@ -226,7 +226,7 @@ Approver = Callable[[ToolCall], Decision | Awaitable[Decision]]
 _ANSWERED: frozenset[StopReason] = frozenset({"answered", "returned_directly", "answered_at_limit"})
 
 _EXPLANATIONS: dict[StopReason, str] = {
-    "turn_limit": "The run reached its limit of {turns} turns without an answer.",
+    "turn_limit": "The run reached its limit of {counted} without an answer.",
     "awaiting_approval": "The run is waiting for the approval of {pending}.",
     "truncated": "The answer reached the token limit ({finish_reason}).",
     "blocked": "The answer was withheld ({finish_reason}).",
@@ -329,6 +329,7 @@ class IncompleteRunError(GeminiToolsError):
         last = result.message
         text = _EXPLANATIONS[result.stop_reason].format(
             turns=result.turns,
+            counted="1 turn" if result.turns == 1 else f"{result.turns} turns",
             pending=", ".join(repr(call["name"]) for call in result.pending),
             finish_reason=finish_reason_of(last) if isinstance(last, AIMessage) else None,
         )

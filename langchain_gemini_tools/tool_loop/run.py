@@ -190,7 +190,10 @@ def parse_input(given: LoopInput) -> list[BaseMessage]:
     elif isinstance(given, dict) and "messages" in given:
         found = given["messages"]
     elif isinstance(given, dict) and "role" not in given and "type" not in given:
-        raise InvalidOptionError(f"The input has no 'messages' key, only {sorted(given)}.")
+        raise InvalidOptionError(
+            f"The input has no 'messages' key, only {sorted(given)}. Pass text, messages, or "
+            "{'messages': [...]}."
+        )
     messages = convert_to_messages(found if isinstance(found, list | tuple) else [found])
     if not messages:
         raise InvalidOptionError("The input has no messages. Pass at least one.")

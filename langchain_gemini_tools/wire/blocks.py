@@ -100,7 +100,8 @@ def _render_input_block(block: str | Block, role: str) -> gemini.Part | None:
     if "type" not in block and (raw := _render_raw(block)):
         return raw
     supported = ["text"] if role == "system" else [*block_types.MEDIA, *block_types.TEXTS]
-    raise UnsupportedBlockError(kind or str(block.get("type")), role, supported)
+    given = block.get("type")
+    raise UnsupportedBlockError(kind or (given and str(given)), role, supported)
 
 
 def _is_cache_marker(block: str | Block) -> bool:

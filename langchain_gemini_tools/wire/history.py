@@ -90,7 +90,7 @@ _EXPLANATIONS = {
     f"the error {NOT_EXECUTED!r} is sent as its result.",
     "late_result": "The result of call {id!r} comes after other messages; "
     "it is sent right after its call.",
-    "orphan_result": "No open call {id!r} precedes this tool message; "
+    "orphan_result": "No call {id!r} that still needs a result precedes this tool message; "
     "its result is sent as user text.",
     "unsendable_file": "A file of this tool result is replaced by text: {problem}",
     "starts_with_model": f"The history starts with the model; {TRIMMED_START!r} is put before it.",

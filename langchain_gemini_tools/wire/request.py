@@ -197,7 +197,7 @@ class RenderedRequest:
 
 
 def feedback_on(failure: ResponseError) -> str:
-    """Return what the model is told about a response that could not be used."""
+    """Return the feedback to the model about a response that could not be used."""
     return (
         f"Your last answer could not be used ({_cause(failure)}). Answer in words, or "
         "call a declared function with arguments that fit its schema."

@@ -363,8 +363,8 @@ def test_the_same_call_goes_on_where_it_was(
     ("others", "options", "message"),
     [
         (["Question 0?", "Another?", "Question 2?"], {}, "Input 1 differs"),
-        (questions(2), {}, "has 3 inputs"),
-        (questions(4), {}, "has 3 inputs"),
+        (questions(2), {}, "inputs is 2, but the batch job at .* has 3"),
+        (questions(4), {}, "inputs is more than 3, but the batch job at .* has 3"),
         (questions(3), {"seed": 15}, "Input 0 differs"),
     ],
     ids=["text", "fewer", "more", "options"],

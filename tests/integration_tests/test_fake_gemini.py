@@ -233,7 +233,7 @@ def test_a_failure_of_the_function_is_shown_at_once_and_at_the_end() -> None:
 
 @pytest.mark.parametrize("returned", [42, {"text": "Hi"}, [Reply("Hi")]])
 def test_a_function_that_returns_something_else_is_an_error(returned: Any) -> None:
-    expected = f"returned a {type(returned).__name__}. Return a text, a Reply or None"
+    expected = f"returned a value of type {type(returned).__name__}. Return a text, a Reply or None"
     gemini = FakeGemini(lambda _: returned).start()
     with pytest.raises(GeminiInvalidRequestError, match=expected):
         new_model().invoke("Hi")

@@ -42,10 +42,10 @@ def test_the_name_of_the_model_is_a_keyword() -> None:
         (print, "the single tool 'print'"),
         (look_up, "the single tool 'look_up'"),
         (Search, "the single tool 'Search'"),
-        ("search", "a str"),
-        ({"name": "search"}, "a dict"),
-        (types.Tool(google_search=types.GoogleSearch()), "a Tool"),
-        (3, "a int"),
+        ("search", "of type str"),
+        ({"name": "search"}, "of type dict"),
+        (types.Tool(google_search=types.GoogleSearch()), "of type Tool"),
+        (3, "of type int"),
     ],
 )
 def test_tools_are_a_list(given: Any, shown: str) -> None:
@@ -141,3 +141,52 @@ def test_check_tools_needs_the_name_of_a_model() -> None:
     model: Any = MODEL
     with pytest.raises(TypeError, match="model must be the name of a model, not ChatGemini"):
         check_tools([look_up], model=model)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "Gemini 3.8 Flash",
+            "'Gemini 3.8 Flash' is not a valid model name. Use a name such as 'gemini-3.8-flash': "
+            "letters, digits, '.', '_', '-', '@', ':' and single slashes",
+        ),
+        (
+            "google_genai:gemini-3.8-flash",
+            "'google_genai:gemini-3.8-flash' begins with the name of a provider, as "
+            "init_chat_model expects it. Use model='gemini-3.8-flash'",
+        ),
+    ],
+)
+def test_a_wrong_name_of_a_model_is_explained_with_a_right_one(name: str, message: str) -> None:
+    with pytest.raises(ValidationError) as error:
+        ChatGemini(model=name)
+    assert [each["msg"] for each in error.value.errors()] == [f"Value error, {message}"]
+
+
+@pytest.mark.parametrize("family", ["llama", "gemini"])
+def test_a_family_without_rules_is_rejected(family: str) -> None:
+    with pytest.raises(ValidationError) as error:
+        ChatGemini(model="tunedModels/mine", model_family=family)
+    assert [each["msg"] for each in error.value.errors()] == [
+        f"Value error, {family!r} is not the name of a model whose rules are known. Use one such "
+        "as 'gemini-2.5-flash' or 'gemma-3-27b-it'. For another model without function calling, "
+        "set tool_calling='prompted'"
+    ]
+
+
+def test_a_content_block_without_a_type_is_explained() -> None:
+    with pytest.raises(InvalidInputError) as error:
+        MODEL.preview([HumanMessage([{"txt": "Hello"}])])
+    assert str(error.value).startswith(
+        "A content block of a message of type 'human' has no 'type'. Supported types: audio, "
+    )
+
+
+def test_a_batch_job_without_a_place_is_explained() -> None:
+    with pytest.raises(InvalidInputError) as error:
+        MODEL.batch_job(["Hello"])
+    assert str(error.value) == (
+        "A batch job needs a path, or the name of a job at the service. Pass inputs=... and "
+        "path=... for a new job, path=... for one that exists there, or name=... without inputs."
+    )

@@ -152,7 +152,7 @@ class Interactions:
         return reply.finish(outgoing)
 
     def _raw(self, body: JsonObject, reply: Reply, stored: Stored) -> Outgoing:
-        """A reply that a test wrote as the wire spells it."""
+        """A reply that a test wrote as the API spells it."""
         if reply.events is not None and body.get("stream"):
             said = [event.get("interaction") for event in reply.events if isinstance(event, dict)]
             ended: JsonObject = next((each for each in reversed(said) if each), {})

@@ -37,7 +37,7 @@ Fault = Callable[[Outgoing], Outgoing]
 """Something that goes wrong with a response; see `faults.py`."""
 
 Call = tuple[str, JsonObject] | JsonObject
-"""A call to script: `("get_weather", {"city": "Oslo"})`, or the wire's own `functionCall`."""
+"""A call to script: `("get_weather", {"city": "Oslo"})`, or the API's own `functionCall`."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class Reply:
         thoughts: What it thinks first. The response shows it as a thought and counts its tokens.
         structured: The value of a structured output: JSON text when the request asks for JSON, and
             the arguments of the call when it forces one function.
-        media: Pictures or sounds that it makes: `("image/png", data)`.
+        media: Images or audio that it makes: `("image/png", data)`.
         code: Code that it runs on the server, and the output: `("print(6 * 7)", "42")`.
         searches: Queries that it sends to Google Search on the server.
-        parts: All parts as the wire spells them, instead of the arguments above.
-        finish_reason: As the wire spells it; None leaves it out.
+        parts: All parts as the API spells them, instead of the arguments above.
+        finish_reason: As the API spells it; None leaves it out.
         finish_message: The explanation beside the finish reason.
         usage: Counts that replace the counted ones; None removes a count.
         candidate: More fields of the candidate, such as `safetyRatings`.
@@ -64,10 +64,10 @@ class Reply:
             they are.
         status: The HTTP status, with `body`.
         headers: More response headers, `retry_after="3"` for `retry-after`.
-        signed: Gemini 3 signs, unless False; True makes 2.5 sign its calls as well, as the real one
-            does.
-        fault: What goes wrong with the response; see `faults.py`.
-        answer: An answer of the rule-based model, instead of all that makes one.
+        signed: Whether parts have thought signatures: by default from Gemini 3 on. The real Gemini
+            2.5 signs its calls as well; True does the same here.
+        fault: What goes wrong with the response: a function of `faults`.
+        answer: An answer of the simple rules, instead of the arguments that describe one.
     """
 
     text: str | None = None

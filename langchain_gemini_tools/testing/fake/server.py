@@ -206,7 +206,7 @@ class Emulator(PlannedFaults):
         Args:
             text: What the model says; it is cut into pieces.
             calls: The functions it calls, after the text.
-            parts: All parts as the wire spells them, instead of `text` and `calls`.
+            parts: All parts as the API spells them, instead of `text` and `calls`.
             hop_size: How many pieces a request sends before it ends with CONTINUATION.
             first_checkpoint: The event of each stream from which on events have a token; None for
                 the last event only.

@@ -4,5 +4,5 @@
 - `bind`: whatever a user gives -> `Tool`; a row for each vendor's dialect of functions
 - `builtin`: Gemini's built-in tools, one row each
 - `choice`: `tool_choice` and `tool_config`
-- `lint`: what the API would reject, and what costs or may not work as meant
+- `lint`: what the API would reject, what costs tokens, and what may not work
 """

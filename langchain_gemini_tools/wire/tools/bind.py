@@ -69,7 +69,7 @@ def bind_tools(tools: Iterable[object]) -> BoundTools:
         return tools
     if isinstance(tools, str | Mapping | BaseModel | type) or not isinstance(tools, Iterable):
         name = getattr(tools, "name", None) or getattr(tools, "__name__", None)
-        shown = f"the single tool {name!r}" if name else f"a {type(tools).__name__}"
+        shown = f"the single tool {name!r}" if name else f"of type {type(tools).__name__}"
         raise InvalidToolError(f"Tools must be a list, not {shown}: use bind_tools([...]).")
     bound: list[Tool] = []
     for tool in tools:

@@ -428,7 +428,7 @@ def _private(settings: Mapping[str, Any]) -> PrivateHeaders:
 
 
 def hidden_form(value: object) -> dict[str, str]:
-    """Return what is shown of private settings. The digest tells two tools apart."""
+    """Return what is shown of private settings. The digest distinguishes two tools."""
     if not isinstance(value, PrivateHeaders):
         kind = type(value).__name__  # the value may contain a credential
         raise TypeError(f"A setting of a built-in tool is of type {kind}, which is not JSON.")

@@ -1,4 +1,4 @@
-"""Problems of bound tools: what the API would reject, and what costs or may not work as meant.
+"""Problems of bound tools: what the API would reject, what costs tokens, and what may not work.
 
 The API reports `function_declarations[3].parameters.properties[2]` after the request was sent. The
 lint names the tool and the parameter when tools are bound. The findings of a tool are remembered,
@@ -42,7 +42,7 @@ class Finding:
     """A problem of one tool, or of all tools together."""
 
     level: Literal["error", "warning"]
-    """`error`: the API would reject the request. `warning`: it costs, or may not work as meant."""
+    """`error`: the API would reject the request. `warning`: it costs tokens, or may not work."""
     code: str
     """A short identifier, such as `duplicate_name`."""
     tool: str | None

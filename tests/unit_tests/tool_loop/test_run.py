@@ -121,6 +121,15 @@ def _endless() -> ScriptedModel:
     return _model(*[calls(call("echo", str(n), text=f"{n}"), text="Hm.") for n in range(1, 9)])
 
 
+def test_a_limit_of_one_turn_is_named_in_the_singular() -> None:
+    with pytest.raises(IncompleteRunError) as caught:
+        ToolLoop(_endless(), [echo], max_turns=1).invoke("Hi")
+    assert str(caught.value) == (
+        "The run reached its limit of 1 turn without an answer. The messages are in this error's "
+        "`tool_loop_result`."
+    )
+
+
 def test_reaching_the_limit_raises_with_the_result_so_far() -> None:
     with pytest.raises(IncompleteRunError, match="limit of 3 turns") as caught:
         ToolLoop(_endless(), [echo], max_turns=3).invoke("Hi")
@@ -396,7 +405,7 @@ def test_the_input_accepts_every_form(given: Any, expected: Any) -> None:
 
 def test_an_input_without_messages_is_rejected() -> None:
     loop = ToolLoop(_model("Done."), [echo])
-    with pytest.raises(InvalidOptionError, match="no 'messages' key, only \\['question'\\]"):
+    with pytest.raises(InvalidOptionError, match=r"only \['question'\]\. Pass text"):
         loop.invoke({"question": "Hi"})
     with pytest.raises(InvalidOptionError, match="The input has no messages"):
         loop.invoke([])

@@ -133,7 +133,7 @@ def test_a_direct_answer_is_streamed() -> None:
 def test_a_stream_that_ends_at_the_limit_raises(on_limit: Any) -> None:
     for way in ("stream", "astream"):
         loop = _loop(calls(call("echo", text="x")), max_turns=1, on_limit=on_limit)
-        with pytest.raises(IncompleteRunError, match="1 turns") as caught:
+        with pytest.raises(IncompleteRunError, match="limit of 1 turn without") as caught:
             _drain(loop, way)
         assert caught.value.tool_loop_result.stop_reason == "turn_limit"
 

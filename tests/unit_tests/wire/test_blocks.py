@@ -255,13 +255,18 @@ def test_a_stored_result_of_code_without_an_outcome_is_completed() -> None:
         pytest.param({"type": "gemini_part"}, id="gemini_part"),
         pytest.param({"type": "gemini_part", "part": 5}, id="gemini_part of a number"),
         pytest.param({"type": "tool_call", "id": "a", "name": "f", "args": {}}, id="tool_call"),
-        pytest.param({"a": 1}, id="None"),
     ],
 )
 def test_a_block_without_a_part_is_rejected_with_its_type(block: Json) -> None:
     with pytest.raises(UnsupportedBlockError) as error:
         contents([HumanMessage(["Look!", block])])
     assert f"not support {str(block.get('type'))!r} blocks in human messages" in str(error.value)
+
+
+@pytest.mark.parametrize("block", [{"a": 1}, {"type": None}], ids=str)
+def test_a_block_without_a_type_is_rejected(block: Json) -> None:
+    with pytest.raises(UnsupportedBlockError, match="of a message of type 'human' has no 'type'"):
+        contents([HumanMessage(["Look!", block])])
 
 
 def as_json_text(block: Json) -> Json:
