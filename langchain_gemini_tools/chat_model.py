@@ -45,7 +45,7 @@ from langchain_gemini_tools.options import (
 from langchain_gemini_tools.services import GeminiServices
 from langchain_gemini_tools.wire.generation import plain
 from langchain_gemini_tools.wire.invocation import Invocation, ToolChoiceOption
-from langchain_gemini_tools.wire.tools.bind import plain_tools
+from langchain_gemini_tools.wire.tools.bind import bind_tools, plain_tools
 from langchain_gemini_tools.wire.tools.choice import render_validated
 
 if TYPE_CHECKING:
@@ -340,12 +340,15 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
 
         Raises:
             InvalidOptionError: An option has two values, under two names.
+            InvalidToolError: A tool cannot be declared to Gemini.
         """
         kwargs = set_together(kwargs)
         if "stop_sequences" in kwargs:  # a call's `stop` would look like a bound one
             kwargs = {"stop": kwargs.pop("stop_sequences"), **kwargs}
         if "functions" in kwargs:
             kwargs = rename_functions(kwargs)
+        if tools := kwargs.get("tools"):  # bound now: what they hide is not shown
+            kwargs = {**kwargs, "tools": bind_tools(tools)}
         return GeminiBinding(bound=self, kwargs=hide_headers(kwargs))
 
     def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> GeminiBinding:

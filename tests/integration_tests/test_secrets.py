@@ -700,6 +700,20 @@ async def test_headers_of_an_mcp_server_are_sent_and_nowhere_else(
     assert bound.kwargs["tools"] != model.bind_tools([other]).kwargs["tools"]
 
 
+@pytest.mark.parametrize("options", [{"tools": None}, {"tools": None, "tool_choice": "auto"}])
+def test_bind_hides_the_credentials_of_its_tools(
+    make_model: MakeModel, emulator: Emulator, options: dict[str, Any]
+) -> None:
+    tool = {"google_maps": {"auth_config": {"api_key": TENANT}}}
+    bound = make_model().bind(**{**options, "tools": [tool]})
+    again = make_model().bind(temperature=0.5).bind(tools=[tool])
+    for each in (bound, again):
+        texts = [repr(each), repr(each.kwargs), dumps(each), str(pickle.dumps(each))]
+        assert [text for text in texts if TENANT in text] == []
+        each.invoke(QUESTION)
+        assert emulator.last.body["tools"] == [{"googleMaps": {"authConfig": {"apiKey": TENANT}}}]
+
+
 def test_headers_of_an_mcp_server_are_not_stored_in_batches_and_caches(
     make_model: MakeModel, emulator: Emulator, tmp_path: Path
 ) -> None:
