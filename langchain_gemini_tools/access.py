@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.media_fetch import FetchedMedia
     from langchain_gemini_tools.wire.invocation import Invocation
     from langchain_gemini_tools.wire.request import RenderedRequest
+else:  # so that `get_type_hints` can read the annotations without loading these types
+    FetchedMedia = GeminiClient = RenderedRequest = SdkAsyncClient = SdkClient = Any
 
 logger = logging.getLogger(__name__)
 
