@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.media_fetch import FetchedMedia
     from langchain_gemini_tools.wire.invocation import Invocation
     from langchain_gemini_tools.wire.request import RenderedRequest
+else:  # so that `get_type_hints` can read the annotations without loading these types
+    FetchedMedia = GeminiClient = RenderedRequest = SdkAsyncClient = SdkClient = Any
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +73,8 @@ class GeminiAccess(GeminiFields):
     _cache_contents: CacheContents | None = PrivateAttr(default=None)
     """What the context cache contains, if it is known."""
     _warned: set[str] = PrivateAttr(default_factory=set)
-    _media: FetchedMedia | None = PrivateAttr(default=None)
+    _media: dict[str, FetchedMedia] = PrivateAttr(default_factory=dict)
+    """The cache of downloads, made for the first one. Copies share it."""
 
     def cache_in_use(self, name: str | None) -> CacheContents | None:
         """Return what a context cache contains, if it is known.
@@ -321,9 +324,7 @@ class GeminiAccess(GeminiFields):
     def _fetched_media(self) -> FetchedMedia:
         from langchain_gemini_tools.media_fetch import FetchedMedia
 
-        if self._media is None:
-            self._media = FetchedMedia()
-        return self._media
+        return self._media.setdefault("files", FetchedMedia())
 
     def _report(self, request: RenderedRequest) -> RenderedRequest:
         for warning in _warnings_about(request):

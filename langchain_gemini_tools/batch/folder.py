@@ -15,7 +15,7 @@ import logging
 import os
 import re
 from array import array
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -235,13 +235,7 @@ class Folder:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, self.path / name)  # noqa: PTH105
-            if hasattr(os, "O_DIRECTORY"):  # not on Windows
-                # The new name is on disk, too: otherwise the end of the machine takes it back.
-                folder = os.open(self.path, os.O_DIRECTORY)
-                try:
-                    os.fsync(folder)
-                finally:
-                    os.close(folder)
+            _sync_names(self.path)
         except OSError as error:
             error.add_note(
                 f"{self.path / name} was not written. The batch job is as it was before: make the "
@@ -264,12 +258,7 @@ class Folder:
         return self.path / f"results-{number:05d}.jsonl"
 
     def write_requests(
-        self,
-        lines: Lines,
-        start: int,
-        limits: Limits,
-        *,
-        is_range: bool,
+        self, lines: Lines, start: int, limits: Limits, *, is_range: bool
     ) -> list[JobPart]:
         """Write requests to the files of as many parts as the limits of the service require.
 
@@ -475,6 +464,19 @@ def parse_number(value: object) -> int | None:
     """Return a number that the API writes in digits; None for anything else, such as -1."""
     digits = str(value)
     return int(digits) if digits.isdecimal() and len(digits) <= _MAX_DIGITS else None
+
+
+def _sync_names(folder: Path) -> None:
+    """Write the new names in a folder to disk, so that the end of the machine keeps them.
+
+    Windows and some network file systems cannot do this.
+    """
+    with suppress(OSError):
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
 
 @contextmanager

@@ -58,6 +58,8 @@ class HttpPool:
         base_url: str | None = None,
     ) -> None:
         self.library = _choose_library(client_args, async_client_args)
+        # Otherwise the first request loads it, within its time limit and on the event loop.
+        importlib.import_module(self.library.__name__.replace("httpx", "httpcore"))
         shared = {key: value for key, value in client_args.items() if key not in SYNC_ONLY}
         _reject_params(client_args, async_client_args)
         self._source = "client_args" if client_args or async_client_args else _ENVIRONMENT

@@ -407,12 +407,13 @@ def _counts(usage: Mapping[str, Any]) -> dict[str, int]:
     incoming = _integers(usage.get("input_token_details"))
     outgoing = _integers(usage.get("output_token_details"))
     cached, audio = incoming.get("cache_read", 0), incoming.get("audio", 0)
-    # If Anthropic's cache writes are listed by lifetime, `cache_creation` is zero.
+    # Anthropic's cache writes may also be listed by lifetime. `cache_creation` is then zero, or in
+    # older versions of langchain-anthropic their sum.
     short, long = (incoming.get(f"ephemeral_{time}_input_tokens", 0) for time in ("5m", "1h"))
     counts = {
         **_integers({key: usage.get(key) for key in ("input_tokens", "output_tokens")}),
         "cache_read_tokens": cached,
-        "cache_write_tokens": incoming.get("cache_creation", 0) + short + long,
+        "cache_write_tokens": max(incoming.get("cache_creation", 0), short + long),
         "cache_write_1h_tokens": long,
         "input_audio_tokens": audio,
         "cache_audio_read_tokens": min(cached, audio),  # the most that it can be

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -333,6 +335,21 @@ def test_a_job_can_be_deleted_again(
     made.delete()
     assert emulator.batches.jobs == {}
     check_answers(made.results(), 2 * MANY)
+
+
+def test_a_file_system_that_cannot_sync_folders_is_enough_for_a_job(
+    make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some network file systems answer `fsync` of a folder with EINVAL."""
+    sync = os.fsync
+
+    def sync_files(file: int) -> None:
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", sync_files)
+    check_answers(make_model().batch_job(questions(FEW), path=tmp_path).results(), FEW)
 
 
 # Killed processes

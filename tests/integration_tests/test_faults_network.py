@@ -6,6 +6,8 @@ import asyncio
 import os
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -70,11 +72,53 @@ async def test_the_timeout_ends_a_response_that_never_begins(
 ) -> None:
     script, ways = case
     way = ways[is_async]
-    with RawServer(script) as server:
-        chat = make_model(base_url=server.url, timeout=0.5, stream_timeout=5, max_retries=2)
+
+    def serve(connection: Connection) -> None:
+        if head := connection.read_request():
+            connection.send(response(is_stream=is_streaming(head)))
+        script(connection)
+
+    with RawServer(serve) as server:
+        chat = make_model(base_url=server.url, max_retries=2)
+        await ask(chat, way)  # opens the connection: what loads on the way has no limit
         with pytest.raises(errors.GeminiTimeoutError, match=r"within 0\.5 s"):
-            await ask(chat, way)
-        assert server.connections == 1
+            await ask(chat, way, timeout=0.5, stream_timeout=5)
+        assert (len(server.requests), server.connections) == (2, 1)
+
+
+_FIRST_CALL = """
+import asyncio, sys, threading, time
+from langchain_gemini_tools import ChatGemini
+
+now, passed, threads = time.monotonic, [0], set()
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("httpcore"):
+            passed[0] += 1000
+            threads.add(threading.current_thread())
+
+url, way = sys.argv[1:]
+model = ChatGemini(model="gemini-3.8-flash", api_key="k", base_url=url, timeout=60, max_retries=0)
+sys.meta_path.insert(0, Slow())
+time.monotonic = lambda: now() + passed[0]
+message = model.invoke("Hi") if way == "invoke" else asyncio.run(model.ainvoke("Hi"))
+print(message.text, passed[0] > 0, way == "ainvoke" and threading.main_thread() in threads)
+"""
+
+
+@rotated(way=["invoke", "ainvoke"])
+def test_loading_the_http_library_takes_neither_time_of_the_timeout_nor_of_the_event_loop(
+    library: str, way: str
+) -> None:
+    def serve(connection: Connection) -> None:
+        connection.read_request()
+        connection.send(response())
+
+    with RawServer(serve) as server:
+        program = [sys.executable, "-c", _FIRST_CALL, server.url, way]
+        done = subprocess.run(program, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["Sunny", "True", "False"]
 
 
 @rotated(way=WAYS)

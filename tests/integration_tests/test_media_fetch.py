@@ -177,6 +177,17 @@ def test_the_steps_of_an_agent_fetch_a_file_once(
     assert len(files.asked) == 2
 
 
+def test_a_copy_that_was_made_before_the_first_download_shares_the_files(
+    make_model: MakeModel, files: Files
+) -> None:
+    asked = [picture(files.has("/cat", PNG, content_type="image/png"))]
+    chat = make_model(fetch_urls=LOCAL)
+    copied = chat.model_copy(update={"temperature": 0.5})
+    for model in (chat, copied):
+        model.invoke(asked)
+    assert len(files.asked) == 1
+
+
 def test_no_key_and_no_cookie_goes_to_the_server_of_a_file(
     make_model: MakeModel, files: Files
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 import langchain_gemini_tools
 from langchain_gemini_tools import ChatGemini, ToolLoop, display, tool_loop
+from langchain_gemini_tools.access import GeminiAccess
 from langchain_gemini_tools.client import SDK_TYPES
 from langchain_gemini_tools.tool_loop import events
 
@@ -57,6 +58,15 @@ def test_annotations_can_be_read(name: str) -> None:
         except NameError as error:
             unreadable[place] = str(error)
     assert unreadable == {}
+
+
+def test_annotations_that_the_model_inherits_can_be_read() -> None:
+    """Types that load the client or the renderer are not imported for them."""
+    members = vars(GeminiAccess)
+    methods = [members["client"].fget, members["async_client"].fget, GeminiAccess.preview]
+    of_class, *of_methods = map(typing.get_type_hints, (ChatGemini, *methods))
+    assert {"model", "_gemini", "_media"} <= of_class.keys()
+    assert [hints.keys() & {"return"} for hints in of_methods] == [{"return"}] * 3
 
 
 def _types_in(hint: Any) -> Iterator[Any]:

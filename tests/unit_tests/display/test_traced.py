@@ -43,6 +43,7 @@ def test_cached_audio_makes_the_price_a_lower_bound() -> None:
         ({"cache_creation": 800}, "0.0066"),
         ({"cache_creation": 0, "ephemeral_5m_input_tokens": 800}, "0.0066"),
         ({"cache_creation": 0, "ephemeral_1h_input_tokens": 800}, "0.0084"),
+        ({"cache_creation": 800, "ephemeral_5m_input_tokens": 800}, "0.0066"),
     ],
 )
 def test_cache_writes_of_anthropic_cost_more(details: dict[str, int], dollars: str) -> None:
