@@ -293,9 +293,16 @@ def _make_sdk(settings: ClientSettings, pool: HttpPool, api_version: str) -> Sdk
         api_key=settings.api_key.get_secret_value() if settings.api_key else None,
         credentials=settings.credentials,
         project=settings.project,
-        location=settings.location,
+        location=_location(settings),
         http_options=options,
     )
+
+
+def _location(settings: ClientSettings) -> str | None:
+    """Return the location; with a key and a project, the SDK has no default and sends `None`."""
+    if settings.location or not (settings.api_key and settings.project):
+        return settings.location
+    return os.environ.get(PROJECT_VARIABLES[1]) or "global"
 
 
 def _headers(settings: ClientSettings) -> dict[str, str]:

@@ -27,6 +27,7 @@ TOKEN = "token-of-the-credentials"
 DEVELOPER = "/v1beta/models/gemini-3.8-flash:generateContent"
 EXPRESS = "/v1beta1/publishers/google/models/gemini-3.8-flash:generateContent"
 PROJECT = "/v1beta1/projects/p/locations/l/publishers/google/models/gemini-3.8-flash"
+GLOBAL = PROJECT.replace("/l/", "/global/") + ":generateContent"
 PLACE: Json = {"project": "p", "location": "l"}
 USE_VERTEX = {"GOOGLE_GENAI_USE_VERTEXAI": "true"}
 ITS_PLACE = {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "l"}
@@ -132,6 +133,13 @@ def test_a_project_asks_for_credentials_and_never_sends_a_key_of_the_environment
         ),
         # As langchain-google-genai documents it: a project means Vertex AI.
         pytest.param({"api_key": GIVEN, **PLACE}, {}, (PROJECT, GIVEN), id="beside a project"),
+        pytest.param({"api_key": GIVEN, "project": "p"}, {}, (GLOBAL, GIVEN), id="no location"),
+        pytest.param(
+            {"api_key": GIVEN, "project": "p"},
+            {"GOOGLE_CLOUD_LOCATION": "l"},
+            (PROJECT, GIVEN),
+            id="a location of the environment",
+        ),
         pytest.param({"api_key": GIVEN, "location": "l"}, {}, (DEVELOPER, GIVEN), id="a location"),
         pytest.param(
             {"api_key": GIVEN, "vertexai": False, **PLACE}, {}, (DEVELOPER, GIVEN), id="not Vertex"
