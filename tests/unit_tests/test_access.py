@@ -125,6 +125,14 @@ def test_a_project_asks_for_credentials_and_never_sends_a_key_of_the_environment
         pytest.param({}, USE_VERTEX, (EXPRESS, FOUND), id="express by the environment"),
         pytest.param({}, {"GOOGLE_GENAI_USE_VERTEXAI": "yes"}, (EXPRESS, FOUND), id="yes"),
         pytest.param({"api_key": GIVEN}, {}, (DEVELOPER, GIVEN), id="given"),
+        # As files end: google-genai removes white space around a key as well.
+        pytest.param({"api_key": f" {GIVEN}\n"}, {}, (DEVELOPER, GIVEN), id="given, a line"),
+        pytest.param(
+            {}, {"GOOGLE_API_KEY": f"{FOUND}\r\n"}, (DEVELOPER, FOUND), id="found, a line"
+        ),
+        pytest.param(
+            {"api_version": ""}, {}, (DEVELOPER.removeprefix("/v1beta"), FOUND), id="no version"
+        ),
         pytest.param(
             {"api_key": GIVEN}, USE_VERTEX | ITS_PLACE, (EXPRESS, GIVEN), id="express, given"
         ),
