@@ -100,7 +100,8 @@ class StructuredOutputMethod:
                 the API's JSON output with the schema. `"json_mode"` does the same; without a
                 schema it returns JSON as your prompt describes it. By default
                 `"function_calling"` where the schema is an object with a name, otherwise
-                `"json_schema"`. Models without function calling or JSON output are prompted.
+                `"json_schema"`, also beside Gemini's own tools from Gemini 3 on. Models without
+                function calling or JSON output are prompted.
             include_raw: Return `{"raw", "parsed", "parsing_error"}`; parsing errors are returned
                 instead of raised.
             strict: Accepted for compatibility; all methods follow the schema.
@@ -108,7 +109,7 @@ class StructuredOutputMethod:
 
         Raises:
             InvalidToolError: The schema cannot be used.
-            InvalidOptionError: Tools are bound, and the method is `"function_calling"`.
+            InvalidOptionError: Tools are bound, and a call of the schema would be forced.
 
         The runnable raises langchain-core's `OutputParserException` if a response cannot be parsed
         or lacks the forced tool call, also at the end of a stream, and Pydantic's

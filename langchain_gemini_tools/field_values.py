@@ -74,12 +74,17 @@ def keep_found_key(key: Any, validate: Any) -> Any:
 
 
 def check_key(key: SecretStr | None) -> SecretStr | None:
-    """Reject a key that cannot be sent.
+    """Reject a key that cannot be sent, and remove the line break that a file adds.
 
     Raises:
         ValueError: A character of it cannot be part of a header.
     """
-    if key and (reason := find_invalid_character(key.get_secret_value())):
+    if key is None:
+        return None
+    value = key.get_secret_value()
+    if value != value.strip():
+        key = SecretStr(value.strip())
+    if reason := find_invalid_character(key.get_secret_value()):
         raise ValueError(f"The API key is not valid: {reason}. Copy it again.")
     return key
 

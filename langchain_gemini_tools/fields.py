@@ -164,7 +164,10 @@ class GeminiFields(_ChatModel):
     base_url: str | dict[str, Any] | None = Field(
         default=None, description="Address of the API, for proxies and tests."
     )
-    api_version: Place = Field(default=None, description="Version of the API, such as `v1beta`.")
+    api_version: Place = Field(
+        default=None,
+        description="Version of the API, such as `v1beta`; empty if `base_url` contains it.",
+    )
     additional_headers: Headers = Field(
         default=None,
         exclude=True,

@@ -158,7 +158,7 @@ def structured_output(
             "with_structured_output needs a schema. Pass one, or use method='json_mode'."
         )
     tool = _as_function(schema, method)
-    if tool and (method or _has_functions(model, kwargs)):
+    if tool and (method or _forces_call(model, kwargs)):
         binding, parser = _force_call(model, schema, tool, kwargs)
     elif schema is None:
         binding = model.bind(response_mime_type=JSON, **kwargs)
@@ -227,10 +227,16 @@ def _as_function(schema: object, method: str | None) -> Tool | None:
     return tool
 
 
-def _has_functions(model: _Model, kwargs: Mapping[str, Any]) -> bool:
-    """Return whether the model can make tool calls, in one way or the other."""
+def _forces_call(model: _Model, kwargs: Mapping[str, Any]) -> bool:
+    """Return whether a call of the schema is forced if no method is given.
+
+    A forced call excludes Gemini's own tools, which the model can use before it writes JSON.
+    """
     name = spelled_as_fields(kwargs).get("model")
-    capabilities = _resolve(model, {"model": name} if name else {}).capabilities
+    invocation = _resolve(model, {"model": name} if name else {})
+    capabilities, tools = invocation.capabilities, invocation.tools
+    if tools and not tools.functions and capabilities.combines_json_output_with_functions:
+        return False
     return capabilities.calls_functions or capabilities.accepts_prompted_functions
 
 

@@ -219,7 +219,9 @@ def _open_sdk(settings: ClientSettings) -> OpenedSdk:
     if settings.is_for_fake and not (settings.base_url or _environment_base_url()):
         raise fake_has_stopped()
     pool = HttpPool(settings.client_args, settings.async_client_args, settings.base_url)
-    version = settings.api_version or os.environ.get("GOOGLE_GENAI_API_VERSION") or "beta"
+    version = settings.api_version
+    if version is None:
+        version = os.environ.get("GOOGLE_GENAI_API_VERSION") or "beta"
     try:
         if version != "beta":
             sdk = _make_sdk(settings, pool, version)
@@ -246,7 +248,7 @@ def _reject_invalid_characters(settings: ClientSettings) -> None:
     if settings.api_key:
         key = settings.api_key.get_secret_value()
         names = (*KEY_VARIABLES, *GATEWAY_KEY_VARIABLES)
-        found = next((name for name in names if os.environ.get(name) == key), None)
+        found = next((name for name in names if os.environ.get(name, "").strip() == key), None)
         sent[found or "google_api_key (or api_key)"] = key
     elif not settings.vertexai:
         sent |= {name: os.environ.get(name, "") for name in KEY_VARIABLES}
@@ -293,9 +295,16 @@ def _make_sdk(settings: ClientSettings, pool: HttpPool, api_version: str) -> Sdk
         api_key=settings.api_key.get_secret_value() if settings.api_key else None,
         credentials=settings.credentials,
         project=settings.project,
-        location=settings.location,
+        location=_location(settings),
         http_options=options,
     )
+
+
+def _location(settings: ClientSettings) -> str | None:
+    """Return the location; with a key and a project, the SDK has no default and sends `None`."""
+    if settings.location or not (settings.api_key and settings.project):
+        return settings.location
+    return os.environ.get(PROJECT_VARIABLES[1]) or "global"
 
 
 def _headers(settings: ClientSettings) -> dict[str, str]:

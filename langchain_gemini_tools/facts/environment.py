@@ -32,8 +32,8 @@ RETRY_DELAYS_VARIABLE = "GEMINI_RETRY_DELAYS"
 
 
 def environment_keys() -> list[str]:
-    """Return the API keys that the environment variables hold."""
-    return [value for value in map(os.environ.get, KEY_VARIABLES) if value]
+    """Return the API keys that the environment variables hold, without white space around them."""
+    return [key for name in KEY_VARIABLES if (key := os.environ.get(name, "").strip())]
 
 
 def environment_secrets() -> list[str]:

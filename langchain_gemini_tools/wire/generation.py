@@ -133,6 +133,8 @@ def render_generation_config(invocation: Invocation) -> gemini.JsonObject:
         config["candidateCount"] = _candidate_count(given["n"], capabilities)
     if "media_resolution" in given:
         config["mediaResolution"] = render_resolution(given["media_resolution"])
+    if "responseModalities" in config:  # the API rejects them in lower case
+        config["responseModalities"] = [str(each).upper() for each in config["responseModalities"]]
     if not _THINKING.isdisjoint(given) and (thinking := _render_thinking(given, invocation)):
         config["thinkingConfig"] = thinking
     if "text" not in capabilities.outputs:

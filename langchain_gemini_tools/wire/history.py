@@ -187,11 +187,29 @@ def read_history(messages: Sequence[BaseMessage]) -> History:
     roles = [*map(_ROLES.get, map(type, messages))]
     if None not in roles:
         return History(messages, cast("list[Role]", roles))
-    known = [
-        message if role else _known_message(message, position)
-        for position, role, message in zip(count(), roles, messages, strict=False)
-    ]
+    known = [*_known_messages(messages)]
     return History(known, [_ROLES.get(type(message)) or _role_of(message) for message in known])
+
+
+def _known_messages(messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
+    """Yield each message as one of the four types that have a turn.
+
+    A `FunctionMessage` has a name and no id: it is the result of the next call of that name.
+    """
+    ids: dict[str, deque[str]] = {}
+    for position, message in enumerate(messages):
+        match message:
+            case AIMessage():
+                if calls := calls_of(message):
+                    ids = {}
+                for call in calls:
+                    ids.setdefault(call.name, deque()).append(call.id)
+                yield message
+            case FunctionMessage(name=name):
+                call_id = ids[name].popleft() if ids.get(name) else name
+                yield ToolMessage(message.content, tool_call_id=call_id, name=name)
+            case _:
+                yield _known_message(message, position)
 
 
 def _role_of(message: BaseMessage) -> Role:
@@ -378,12 +396,10 @@ def _place_result(
 
 
 def _known_message(message: BaseMessage, position: int) -> BaseMessage:
-    """Return the message as one of the four types that have a turn."""
+    """Return another message than an AI or function message as one of the four types."""
     match message:
-        case ToolMessage() | AIMessage() | HumanMessage() | SystemMessage():
+        case ToolMessage() | HumanMessage() | SystemMessage():
             return message
-        case FunctionMessage():
-            return ToolMessage(message.content, tool_call_id=message.name, name=message.name)
         case ChatMessage() if message.role.lower() in _USER_ROLES:
             return HumanMessage(message.content)
         case ChatMessage() if message.role.lower() in _MODEL_ROLES:

@@ -15,6 +15,7 @@ from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
     BaseMessage,
+    FunctionMessage,
     HumanMessage,
     SystemMessage,
     ToolMessage,
@@ -127,6 +128,7 @@ ARGUMENTS: list[tuple[str, Json]] = [
     (FLASH, {"response_mime_type": "application/json", "response_schema": SCHEMA}),
     (IMAGE_MODEL, {"image_config": {"aspect_ratio": "16:9"}}),
     (IMAGE_MODEL, {"response_modalities": [ours.Modality.TEXT, ours.Modality.IMAGE]}),
+    (IMAGE_MODEL, {"response_modalities": ["text", "image"]}),
     (FLASH, {"convert_system_message_to_human": True}),
     (FLASH, {"streaming": True}),
     (FLASH, {"api_version": "v1beta", "additional_headers": {"x-team": "a"}}),
@@ -193,6 +195,19 @@ def test_blocks_of_a_user_message(block: Json, gemini: FakeGemini) -> None:
     sent = [HumanMessage([{"type": "text", "text": "Look!"}, block])]
     theirs, own = both(gemini, GEMINI_3, {}, sent, {})
     assert own == theirs
+
+
+def test_results_of_legacy_functions(gemini: FakeGemini) -> None:
+    asked = AIMessage(
+        "",
+        tool_calls=[{"name": "get_weather", "args": {"city": "Oslo"}, "id": "a"}],
+        additional_kwargs={"function_call": {"name": "get_weather", "arguments": "{}"}},
+    )
+    sent = [HumanMessage("Hello"), asked, FunctionMessage(name="get_weather", content="Sunny")]
+    (_, theirs), (_, own) = both(gemini, FLASH, {}, sent, {})
+    (part,) = own["contents"][-1]["parts"]
+    assert part["functionResponse"].pop("id") == "a"
+    assert own["contents"][-1] == theirs["contents"][-1]
 
 
 # Conversations

@@ -27,6 +27,7 @@ TOKEN = "token-of-the-credentials"
 DEVELOPER = "/v1beta/models/gemini-3.8-flash:generateContent"
 EXPRESS = "/v1beta1/publishers/google/models/gemini-3.8-flash:generateContent"
 PROJECT = "/v1beta1/projects/p/locations/l/publishers/google/models/gemini-3.8-flash"
+GLOBAL = PROJECT.replace("/l/", "/global/") + ":generateContent"
 PLACE: Json = {"project": "p", "location": "l"}
 USE_VERTEX = {"GOOGLE_GENAI_USE_VERTEXAI": "true"}
 ITS_PLACE = {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "l"}
@@ -124,6 +125,14 @@ def test_a_project_asks_for_credentials_and_never_sends_a_key_of_the_environment
         pytest.param({}, USE_VERTEX, (EXPRESS, FOUND), id="express by the environment"),
         pytest.param({}, {"GOOGLE_GENAI_USE_VERTEXAI": "yes"}, (EXPRESS, FOUND), id="yes"),
         pytest.param({"api_key": GIVEN}, {}, (DEVELOPER, GIVEN), id="given"),
+        # As files end: google-genai removes white space around a key as well.
+        pytest.param({"api_key": f" {GIVEN}\n"}, {}, (DEVELOPER, GIVEN), id="given, a line"),
+        pytest.param(
+            {}, {"GOOGLE_API_KEY": f"{FOUND}\r\n"}, (DEVELOPER, FOUND), id="found, a line"
+        ),
+        pytest.param(
+            {"api_version": ""}, {}, (DEVELOPER.removeprefix("/v1beta"), FOUND), id="no version"
+        ),
         pytest.param(
             {"api_key": GIVEN}, USE_VERTEX | ITS_PLACE, (EXPRESS, GIVEN), id="express, given"
         ),
@@ -132,6 +141,13 @@ def test_a_project_asks_for_credentials_and_never_sends_a_key_of_the_environment
         ),
         # As langchain-google-genai documents it: a project means Vertex AI.
         pytest.param({"api_key": GIVEN, **PLACE}, {}, (PROJECT, GIVEN), id="beside a project"),
+        pytest.param({"api_key": GIVEN, "project": "p"}, {}, (GLOBAL, GIVEN), id="no location"),
+        pytest.param(
+            {"api_key": GIVEN, "project": "p"},
+            {"GOOGLE_CLOUD_LOCATION": "l"},
+            (PROJECT, GIVEN),
+            id="a location of the environment",
+        ),
         pytest.param({"api_key": GIVEN, "location": "l"}, {}, (DEVELOPER, GIVEN), id="a location"),
         pytest.param(
             {"api_key": GIVEN, "vertexai": False, **PLACE}, {}, (DEVELOPER, GIVEN), id="not Vertex"

@@ -714,6 +714,24 @@ def test_json_output_can_be_combined_with_tools() -> None:
     assert {"tools", "generationConfig"} <= chat.preview("Hi", **chain.first.kwargs).body.keys()
 
 
+def test_json_is_the_default_beside_tools_of_gemini() -> None:
+    binding = ChatGemini(model=GEMINI_3).bind_tools([{"google_search": {}}])
+    assert binding.with_structured_output(CITY).preview("Hi").body == {
+        "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
+        "tools": [{"googleSearch": {}}],
+        "generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": CITY},
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "tool"), [(GEMINI_3, search), (GEMINI_2, {"google_search": {}})], ids=str
+)
+def test_a_forced_call_is_not_combined_with_bound_tools(model: str, tool: Any) -> None:
+    binding = ChatGemini(model=model).bind_tools([tool])
+    with pytest.raises(InvalidOptionError, match="tools cannot be combined"):
+        binding.with_structured_output(CITY)
+
+
 @pytest.mark.parametrize(
     "fields",
     [

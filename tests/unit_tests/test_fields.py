@@ -320,7 +320,7 @@ class Proxied(ChatGemini):
     ("name", "value", "message"),
     [
         ("base_url", "https://user:password@proxy.example", "must not contain a user"),
-        ("api_key", "key\n", "The API key is not valid"),
+        ("api_key", "a\nkey", "The API key is not valid"),
     ],
 )
 def test_subclasses_inherit_the_checks_of_fields(name: str, value: str, message: str) -> None:

@@ -67,6 +67,11 @@ def config(model: str = GEMINI_3, **options: Any) -> Json:
             id="modalities",
         ),
         pytest.param(
+            {"response_modalities": ["text", "Image"]},
+            {"responseModalities": ["TEXT", "IMAGE"]},
+            id="modalities, in lower case",
+        ),
+        pytest.param(
             {"response_logprobs": True, "logprobs": 2},
             {"responseLogprobs": True, "logprobs": 2},
             id="logprobs",

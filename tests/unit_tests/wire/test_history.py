@@ -337,6 +337,24 @@ EMPTY = "(empty message)"
             [],
             id="a call from before there were tools",
         ),
+        pytest.param(
+            [
+                ASK,
+                calling(tool_call("a", "find"), tool_call("b", "add", q=1), tool_call("c", "add")),
+                FunctionMessage(content="x", name="add"),
+                FunctionMessage(content="y", name="add"),
+                FunctionMessage(content="z", name="find"),
+            ],
+            [
+                user("Look!"),
+                model(call("a", "find", sign=SKIP), call("b", "add", q=1), call("c", "add")),
+                user(
+                    response("a", "z", "find"), response("b", "x", "add"), response("c", "y", "add")
+                ),
+            ],
+            [],
+            id="function messages, which have no id",
+        ),
     ],
 )
 def test_any_history_becomes_turns_that_gemini_accepts(
