@@ -724,7 +724,9 @@ def test_json_is_the_default_beside_tools_of_gemini() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "tool"), [(GEMINI_3, search), (GEMINI_2, {"google_search": {}})], ids=str
+    ("model", "tool"),
+    [(GEMINI_3, search), (GEMINI_2, {"google_search": {}})],
+    ids=["function", "built-in tool"],
 )
 def test_a_forced_call_is_not_combined_with_bound_tools(model: str, tool: Any) -> None:
     binding = ChatGemini(model=model).bind_tools([tool])
