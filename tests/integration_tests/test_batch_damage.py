@@ -84,7 +84,7 @@ def test_any_error_of_the_api_can_be_stored_and_read_again(tmp_path: Path) -> No
 
 
 def test_inputs_beside_the_name_of_a_job_are_rejected(make_model: MakeModel) -> None:
-    with pytest.raises(errors.InvalidOptionError, match="needs inputs and a path"):
+    with pytest.raises(errors.InvalidOptionError, match="needs a path, or the name of a job"):
         make_model().batch_job(questions(FEW), name="batches/other")
 
 

@@ -438,7 +438,7 @@ def test_a_job_is_found_by_its_name_from_anywhere(
 
 @pytest.mark.parametrize("arguments", [{}, {"inputs": ["Hello?"]}])
 def test_a_job_without_a_place_is_an_error(make_model: MakeModel, arguments: Any) -> None:
-    with pytest.raises(errors.InvalidOptionError, match="needs inputs and a path"):
+    with pytest.raises(errors.InvalidOptionError, match="needs a path, or the name of a job"):
         make_model().batch_job(**arguments)
 
 

@@ -486,7 +486,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": ({"fooo": 1}, "has no option 'fooo'"),
     "misspelt": ({"api_kye": MY_KEY}, "Did you mean 'api_key'"),
     "twice": ({"google_api_key": "another"}, "are names of the same option"),
-    "odd-key": ({"api_key": MY_KEY + "\n"}, "character 16 of 16"),
+    "odd-key": ({"api_key": "\u201c" + MY_KEY}, "character 1 of 16"),
     "no-key": ({"api_key": [MY_KEY]}, "google_api_key\n  Input should be a valid string"),
     "address": (
         {"base_url": f"https://me:{MY_KEY}@gateway.example"},
