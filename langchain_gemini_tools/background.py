@@ -32,6 +32,7 @@ from langchain_gemini_tools.errors import (
     GeminiToolsError,
     TruncatedStreamError,
     UnreadableResponseError,
+    missing_status,
 )
 from langchain_gemini_tools.facts.finish_reasons import INTERACTION_COMPLETED, RUNNING
 from langchain_gemini_tools.wire.metadata import truncated_stream_error
@@ -248,9 +249,7 @@ class BackgroundRun:
         """
         name, status = response.get("id"), response.get("status")
         if status is None:
-            raise UnreadableResponseError(
-                "The response is not an interaction: no status.", body=response
-            )
+            raise missing_status(response)
         self._status = {"interaction_id": name, "status": status}
         if status not in RUNNING:
             return False

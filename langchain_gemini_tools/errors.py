@@ -239,6 +239,11 @@ class UnreadableResponseError(ResponseError, ModelAPIError):
         self.body = body
 
 
+def missing_status(body: Any) -> UnreadableResponseError:
+    """Return the error for a response that does not say whether its interaction has ended."""
+    return UnreadableResponseError("The response is not an interaction: no status.", body=body)
+
+
 class GeminiAPIError(GeminiToolsError, ModelError):
     """The API rejected the request, failed, or could not be reached.
 

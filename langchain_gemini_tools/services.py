@@ -303,6 +303,9 @@ class GeminiServices(GeminiAccess):
             tools: What `bind_tools` accepts.
             **kwargs: Options of the call.
         """
+        from langchain_gemini_tools.wire.metadata import parse_count
+        from langchain_gemini_tools.wire.request import render_counting
+
         if all(isinstance(message, SystemMessage) for message in messages):
             # `trim_messages` counts system messages separately; countTokens needs a user turn.
             messages = [HumanMessage(message.content) for message in messages if message.content]
@@ -312,9 +315,6 @@ class GeminiServices(GeminiAccess):
         options = {**kwargs, "on_broken_history": "repair", **_ON_GENERATE_CONTENT}
         options |= {"tools": tools} if tools else {}
         invocation = resolve(self, None, options)
-        from langchain_gemini_tools.wire.metadata import parse_count
-        from langchain_gemini_tools.wire.request import render_counting
-
         request = self._render_unreported(messages, invocation)
         client = self._client
         count = partial(
@@ -471,6 +471,8 @@ def _render_expiry(
 
 
 def _render_seconds(ttl: str | float | timedelta) -> str:
+    from langchain_gemini_tools.wire.media import render_duration
+
     given = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
     try:
         seconds = float(given.removesuffix("s") if isinstance(given, str) else given)
@@ -478,6 +480,4 @@ def _render_seconds(ttl: str | float | timedelta) -> str:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
         raise InvalidOptionError(f"ttl must be seconds such as 300 or '300s', not {ttl!r}.")
-    from langchain_gemini_tools.wire.media import render_duration
-
     return render_duration(seconds)

@@ -11,7 +11,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.errors import UnreadableResponseError, map_api_error
+from langchain_gemini_tools.errors import (
+    UnreadableResponseError,
+    map_api_error,
+    missing_status,
+)
 from langchain_gemini_tools.facts.finish_reasons import (
     CONTINUATION,
     INTERACTION_COMPLETED,
@@ -80,9 +84,7 @@ def decode_interaction(
     """
     steps = list_new_steps(interaction, sent_results)
     if not steps and interaction.get("status") is None:
-        raise UnreadableResponseError(
-            "The response is not an interaction: no status.", body=interaction
-        )
+        raise missing_status(interaction)
     parts = [part for step in steps for part in parse_step(step)]
     return _build_response(interaction, steps, parts, history_sum)
 
