@@ -52,7 +52,7 @@ _ONE_EVENT = re.compile(rb"data:(?=[^\S\n]*\S)([^\n]*)\n\r?\n")
 """One event of one line with more than white space in it."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SLICE_BYTES = 1_000_000
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?')
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*"?')
 """A JSON string, which ends at the end of its line at the latest."""
 
 

@@ -115,7 +115,7 @@ PATTERNS = (
     Pattern(
         "a private key",
         "-----BEGIN ",
-        r"[A-Z ]*PRIVATE KEY-----(?s:(?!-----END).)*+(?:-----END [A-Z ]*-----)?",
+        r"[A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*-----|(?=-----END)|\Z)",
         not_after=(),
     ),
     Pattern("a signed token (JWT)", "eyJ", r"[\w-]{10,1000}+\.eyJ[\w-]{10,}+\.[\w-]{10,}"),

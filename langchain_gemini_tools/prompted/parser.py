@@ -75,7 +75,7 @@ _BETWEEN_CALLS = re.compile(r"[\s,;]*")
 _LANGUAGE = re.compile(r"[\w+\-#]*")
 _NEWLINES = re.compile(r"\n*")
 _TO_LINE_END = re.compile(r"[^\n]*")
-_TEXT = re.compile(r"(?:[^\n`<\[T:]++|<(?=[^a-z/|<])|\[(?=[^TI/])|T(?=[^O])|:(?=[^ \t]))*+")
+_TEXT = re.compile(r"(?:[^\n`<\[T:]++|<(?=[^a-z/|<])|\[(?=[^TI/])|T(?=[^O])|:(?=[^ \t]))*")
 """Text in which no tag, token, marker or announced call can start."""
 _CODE = re.compile(r"[^\n`]*")
 _NO_TAG = re.compile(r"[^<]*")

@@ -238,7 +238,7 @@ def _is_words(value: str) -> bool:
 # Encodings in which a credential may be hidden.
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
-_BASE64_LINES = re.compile(r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{20,}+\s++)++[A-Za-z0-9+/]*+")
+_BASE64_LINES = re.compile(r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{20,}+\s++)+[A-Za-z0-9+/]*+")
 _HEX = re.compile(r"[0-9a-fA-F]{30,}")
 _WIDE = re.compile(r"(?:[ -~]\0{1,3}){7,}[ -~]?")  # UTF-16 and UTF-32, in both byte orders
 _ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|(["\\/nrt]))')
