@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -783,3 +784,12 @@ def test_another_model_brings_its_own_profile(change: Any) -> None:
 def test_a_profile_that_was_given_stays(change: Any) -> None:
     given: Json = {"profile": {"max_input_tokens": 5}}
     assert change(ChatGemini(model=GEMINI_3, **given)).profile == {"max_input_tokens": 5}
+
+
+def test_the_signatures_that_langchain_reads_in_every_call_are_stored() -> None:
+    names = ("_generate", "_agenerate")
+    read = [inspect.signature(getattr(ChatGemini, name)) for name in names]
+    assert all(read[i] is inspect.signature(getattr(ChatGemini, names[i])) for i in range(2))
+    assert [[*each.parameters] for each in read] == [
+        ["self", "messages", "stop", "run_manager", "kwargs"]
+    ] * 2
