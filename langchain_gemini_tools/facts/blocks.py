@@ -20,7 +20,7 @@ CALLS = (
     *("tool_call", "tool_call_chunk", "invalid_tool_call"),
     *("tool_use", "input_json_delta"),  # Anthropic
     "function_call",  # OpenAI
-    "function_call_signature",  # langchain-google-genai before 4.1: beside the call
+    "function_call_signature",  # langchain-google-genai 3.0: beside the call
 )
 """Tool calls, which `AIMessage.tool_calls` repeats."""
 MEDIA = (
@@ -41,6 +41,14 @@ GEMINI_PART = "gemini_part"
 def blocks_of(content: Content) -> list[str | Block]:
     """Return the content of a message as a list; a string is its only block."""
     return [content] if isinstance(content, str) else content
+
+
+def unwrapped(block: str | Block) -> str | Block:
+    """Return the block inside LangChain's wrapper for blocks that are not standard."""
+    match block:
+        case {"type": "non_standard", "value": dict(value)}:
+            return value
+    return block
 
 
 def type_of(block: str | Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, cast
 
 from langchain_gemini_tools.errors import InvalidInputError, UnsupportedBlockError
 from langchain_gemini_tools.facts import blocks as block_types
-from langchain_gemini_tools.facts.blocks import Block, Content, extras_of, type_of
+from langchain_gemini_tools.facts.blocks import Block, Content, extras_of, type_of, unwrapped
 from langchain_gemini_tools.facts.json_values import (
     AS_TEXT,
     camel,
@@ -118,8 +118,6 @@ def render_model_block(block: str | Block, message: AIMessage) -> gemini.Part | 
         return _render_input_block(block, "ai")
     is_ours = message.response_metadata.get("model_provider") in _GOOGLE
     match block:
-        case {"type": "non_standard", "value": dict(value)}:
-            return render_model_block(value, message)
         case {"type": "text", "text": str(text), "extras": {replay.PART_FIELDS: dict(fields)}}:
             return cast("gemini.Part", {"text": text, **fields})
         case {"type": "text", "text": str(text)} if is_ours and (signed := _signature_of(block)):
@@ -197,8 +195,8 @@ def _render_thinking(block: Block, *, is_ours: bool) -> gemini.Part | None:
             text = _joined_texts(texts)
         case {"type": "reasoning" | "reasoning_content" | "redacted_thinking"}:
             text = ""  # stored or encrypted by another vendor
-        case {"type": "thinking"} if "thinking" not in block:
-            text = ""  # it was removed
+        case {"type": "thinking"} if block.get("thinking") is None:
+            text = ""  # it was removed, or is an image
         case _:
             return _render_foreign(block)
     signed = _signature_of(block) if is_ours else None
@@ -366,7 +364,7 @@ def _split_result(content: Content) -> tuple[Content, list[Block]]:
         if not _are_dumped_blocks(blocks):
             return content, []
         content = blocks
-    content = [block for block in map(_unwrapped, content) if not _is_cache_marker(block)]
+    content = [block for block in map(unwrapped, content) if not _is_cache_marker(block)]
     objects = [block for block in content if isinstance(block, dict)]
     if objects and not any(isinstance(block.get("type"), str) for block in objects):
         return content, []
@@ -384,14 +382,6 @@ def _split_result(content: Content) -> tuple[Content, list[Block]]:
         else:
             media.append(block)
     return "\n".join(texts), media
-
-
-def _unwrapped(block: str | Block) -> str | Block:
-    """Return the block inside LangChain's wrapper for blocks that are not standard."""
-    match block:
-        case {"type": "non_standard", "value": dict(value)}:
-            return value
-    return block
 
 
 def render_text_result(result: ToolMessage, call: gemini.FunctionCall) -> gemini.Part | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import HumanMessage
 
-from langchain_gemini_tools.facts.blocks import CALLS, blocks_of, type_of
+from langchain_gemini_tools.facts.blocks import CALLS, blocks_of, type_of, unwrapped
 from langchain_gemini_tools.facts.models import reads_signatures_of
 from langchain_gemini_tools.wire.blocks import (
     render_input,
@@ -267,7 +267,7 @@ def _render_in_order(
     pending = [(call.id, part) for call, part in zip(calls, rendered, strict=True)]
     parts: list[gemini.Part] = []
     others: list[gemini.Part] = []  # without calls
-    for block in blocks_of(message.content):
+    for block in map(unwrapped, blocks_of(message.content)):
         if isinstance(block, dict) and type_of(block) in CALLS:
             call_id = _block_call_id(block)
             if found := next((item for item in pending if item[0] == call_id), None):

@@ -14,6 +14,8 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
+from langchain_gemini_tools.facts.blocks import unwrapped
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -171,20 +173,16 @@ def call_signatures_of(message: AIMessage) -> gemini.JsonObject:
 
 
 def _signatures_in_blocks(message: AIMessage) -> gemini.JsonObject:
-    """Return those in blocks beside the calls, by their number or, without one, in order."""
+    """Return those in blocks beside the calls, in order: their `index` is that of the block."""
     if isinstance(message.content, str):
         return {}
     signed: list[Any] = [
         block
-        for block in message.content
+        for block in map(unwrapped, message.content)
         if isinstance(block, dict) and block.get("type") == "function_call_signature"
     ]
-    signatures: gemini.JsonObject = {}
-    for order, block in enumerate(signed):
-        number = block.get("index", order)
-        if isinstance(number, int) and 0 <= number < len(message.tool_calls):
-            signatures[message.tool_calls[number]["id"] or ""] = block.get("signature")
-    return signatures
+    pairs = zip(message.tool_calls, signed, strict=False)
+    return {call["id"] or "": block.get("signature") for call, block in pairs}
 
 
 def as_signature(value: object) -> str | None:

@@ -19,7 +19,6 @@ from langchain_gemini_tools.wire.blocks import render_split
 from tests.unit_tests.wire.requests import (
     GEMINI_2,
     GEMINI_3,
-    SKIP,
     Json,
     call,
     calling,
@@ -173,24 +172,36 @@ def test_signatures_in_blocks_of_langchain_google_genai_are_sent_back(
     assert "thoughtSignature" not in json.dumps(contents([ASK, foreign, ASK]))
 
 
-@pytest.mark.parametrize("index", [{}, {"index": 1}], ids=["by their order", "by their index"])
+@pytest.mark.parametrize("index", [{}, {"index": 1}], ids=["invoked", "streamed"])
+@pytest.mark.parametrize("is_wrapped", [False, True], ids=["v0", "v1"])
 def test_signatures_of_calls_in_blocks_of_langchain_google_genai_are_sent_back(
-    index: Json,
+    index: Json, *, is_wrapped: bool
 ) -> None:
-    signature = {"type": "function_call_signature", "signature": SIGNED, **index}
+    # Version 3.0, the only one with such blocks. The index is that of the block in the stream.
+    signature: Json = {"type": "function_call_signature", "signature": SIGNED, **index}
+    if is_wrapped:
+        signature = {"type": "non_standard", "value": signature}
     stored = calling(
         tool_call("a"),
         tool_call("b"),
         content=["Hm", signature],
         response_metadata={"model_provider": "google_genai"},
     )
-    signs = ["", SIGNED] if index else [SIGNED, ""]
-    sent_back = contents([ASK, stored, result("a"), result("b")])[1]["parts"]
-    assert sent_back[0] == {"text": "Hm"}
-    assert [part.get("thoughtSignature", "") for part in sent_back[1:]] == [
-        signs[0] or SKIP,
-        signs[1],
-    ]
+    sent_back = contents([ASK, stored, result("a"), result("b")])[1]
+    assert sent_back == model({"text": "Hm"}, call("a", sign=SIGNED), call("b"))
+
+
+def test_a_drawn_thought_of_langchain_google_genai_has_no_text() -> None:
+    url = f"data:image/png;base64,{PNG}"
+    stored = AIMessage(
+        [
+            {"type": "thinking", "thinking": None},
+            {"type": "image_url", "image_url": {"url": url}, "extras": {"signature": SIGNED}},
+        ],
+        response_metadata={"model_provider": "google_genai"},
+    )
+    image = {"inlineData": {"mimeType": "image/png", "data": PNG}, "thoughtSignature": SIGNED}
+    assert contents([ASK, stored, ASK])[1] == model(image)
 
 
 def test_a_call_signature_of_bytes_is_sent_back() -> None:
