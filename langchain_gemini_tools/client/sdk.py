@@ -301,10 +301,15 @@ def _make_sdk(settings: ClientSettings, pool: HttpPool, api_version: str) -> Sdk
 
 
 def _location(settings: ClientSettings) -> str | None:
-    """Return the location; with a key and a project, the SDK has no default and sends `None`."""
-    if settings.location or not (settings.api_key and settings.project):
+    """Return the location, also where the SDK would not look for it.
+
+    With an address that is not Google's, it ignores the location of the environment: the request
+    has no path and no credentials. With a key and a project, it has no default and sends `None`.
+    """
+    if settings.location or not settings.project:
         return settings.location
-    return os.environ.get(PROJECT_VARIABLES[1]) or "global"
+    found = os.environ.get(PROJECT_VARIABLES[1])
+    return found or ("global" if settings.api_key else None)
 
 
 def _headers(settings: ClientSettings) -> dict[str, str]:

@@ -169,6 +169,16 @@ def test_a_key_is_sent_where_nothing_nearer_was_said(
     assert asked.sent == [(*sent, None)]
 
 
+@pytest.mark.parametrize("proxy", [None, "https://proxy.example.com"], ids=["Google", "a proxy"])
+def test_credentials_of_a_project_use_the_location_of_the_environment(
+    proxy: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_all(monkeypatch, {"GOOGLE_API_KEY": FOUND, "GOOGLE_CLOUD_LOCATION": "l"})
+    asked = Answering(credentials=Credentials(), project="p", base_url=proxy)
+    asked.model.invoke("Hi")
+    assert asked.sent == [(PROJECT, None, f"Bearer {TOKEN}")]
+
+
 GATEWAY = {"LANGSMITH_GATEWAY": "true", "LANGSMITH_API_KEY": "key-of-langsmith"}
 LANGSMITH = "gateway.smith.langchain.com"
 GOOGLE = "generativelanguage.googleapis.com"
