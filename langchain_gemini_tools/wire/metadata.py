@@ -58,6 +58,8 @@ _SPREAD_OVER_EVENTS = {"citationMetadata", "logprobsResult"}
 """Each event has the items that belong to its own text."""
 _NESTED_SNAKE = {"prompt_feedback", "safety_ratings", "url_context_metadata"}
 """Fields whose keys are renamed at every level, as core and applications read them."""
+_LISTS = ("grounding_chunks", "grounding_supports", "web_search_queries", "image_search_queries")
+"""Of grounding metadata: the API omits empty ones, but applications iterate over them."""
 _GENERATION_INFO = ("finish_reason", "model_name", "grounding_metadata", "url_context_metadata")
 
 
@@ -164,12 +166,7 @@ class Metadata:
             raise truncated_stream_error()
 
     def check(
-        self,
-        *,
-        has_calls: bool,
-        is_empty: bool,
-        rejects_empty: bool,
-        is_interaction: bool,
+        self, *, has_calls: bool, is_empty: bool, rejects_empty: bool, is_interaction: bool
     ) -> None:
         """Raise if the candidate is not a usable response.
 
@@ -231,8 +228,11 @@ class Metadata:
                 fields[name] = value
         if "grounding_metadata" in fields:
             grounding = parse_grounding(fields.pop("grounding_metadata"), text)
-            key = "grounding_metadata" if is_citable(grounding) else "unreadable_grounding_metadata"
-            fields[key] = grounding
+            if is_citable(grounding):
+                lists: gemini.JsonObject = {name: [] for name in _LISTS} if grounding else {}
+                fields["grounding_metadata"] = {**lists, **grounding}
+            else:
+                fields["unreadable_grounding_metadata"] = grounding
         for key in fields.keys() & _NESTED_SNAKE:
             fields[key] = _snake_keys(fields[key])
         if self.block_reason:

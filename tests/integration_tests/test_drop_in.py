@@ -90,6 +90,23 @@ async def test_a_response_without_safety_ratings_has_an_empty_list_of_them(
 
 
 @rotated(way=WAYS)
+async def test_lists_of_citations_that_the_api_did_not_send_are_empty(
+    way: str, emulator: Emulator, make_model: MakeModel
+) -> None:
+    searched = {"searchEntryPoint": {"renderedContent": "<a/>"}, "webSearchQueries": ["oslo"]}
+    emulator.reply("It is sunny.", candidate={"groundingMetadata": searched})
+    message = await ask(make_model(), way)
+    assert message.response_metadata["grounding_metadata"] == {
+        "search_entry_point": {"rendered_content": "<a/>"},
+        "web_search_queries": ["oslo"],
+        "image_search_queries": [],
+        "grounding_chunks": [],
+        "grounding_supports": [],
+    }
+    assert message.content_blocks == [{"type": "text", "text": "It is sunny."}]
+
+
+@rotated(way=WAYS)
 async def test_prompted_tools_have_the_same_generation_info(
     way: str, emulator: Emulator, make_model: MakeModel
 ) -> None:

@@ -442,6 +442,7 @@ def test_an_empty_field_changes_nothing() -> None:
     assert given["grounding_metadata"] == {
         "web_search_queries": found["webSearchQueries"],
         "search_entry_point": {"rendered_content": "<b>"},
+        **{key: [] for key in ("image_search_queries", "grounding_chunks", "grounding_supports")},
     }
 
 
