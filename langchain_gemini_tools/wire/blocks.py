@@ -417,8 +417,9 @@ def render_result(
     """
     value = rendered.value
     key = "error" if result.status == "error" else "output"
+    is_bare = is_whole and isinstance(value, dict) and key == "output"
     if not rendered.files:
-        return render_response(call, {key: value}), []
+        return render_response(call, value if is_bare else {key: value}), []
     inside: list[gemini.Part] = []
     after: list[gemini.Part] = []
     for part in rendered.files:
@@ -426,7 +427,6 @@ def render_result(
         (inside if fits else after).append(part)
     if value == "":
         value = f"{len(rendered.files)} file(s), {'attached' if inside else 'see below'}."
-    is_bare = is_whole and isinstance(value, dict) and key == "output"
     response = render_response(call, value if is_bare else {key: value})
     if inside:
         response["functionResponse"]["parts"] = inside

@@ -98,18 +98,18 @@ def _render_turn(turn: Turn, contents: ContentsWriter, invocation: Invocation) -
         parts = _add_message(paired, rendered, contents, invocation)
         for call, sent in _sent_calls(paired.calls, parts, rendered):
             result = call.result
+            # An action of computer use.
+            is_action = tools.run_by_user and call.name not in tools.functions
             if result is None:
                 contents.repairs.append(
                     repair("unanswered_call", paired.position, id=call.id, name=call.name)
                 )
                 response = render_response(sent, {"error": NOT_EXECUTED})
-            elif (text := render_text_result(result, sent)) is not None:
+            elif not is_action and (text := render_text_result(result, sent)) is not None:
                 response = text
             else:
                 split = render_split(result.content)
                 _report_files(split, call.result_position, contents.repairs)
-                # An action of computer use.
-                is_action = tools.run_by_user and call.name not in tools.functions
                 response, more = render_result(
                     result, split, sent, invocation.capabilities, is_whole=is_action
                 )

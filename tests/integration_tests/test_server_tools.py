@@ -322,9 +322,10 @@ SCREEN = {"type": "image", "base64": PNG, "mime_type": "image/png"}
 CLICK = ("click_at", {"x": 500, "y": 20})
 
 
+@pytest.mark.parametrize("files", [[SCREEN], []], ids=["with the screen", "without it"])
 @pytest.mark.parametrize("name", ["gemini-3.8-flash", "gemini-2.5-computer-use-preview-10-2025"])
 def test_computer_use_is_sent_and_its_calls_are_returned(
-    emulator: Emulator, make_model: MakeModel, name: str
+    emulator: Emulator, make_model: MakeModel, name: str, files: list[Any]
 ) -> None:
     """Its calls are not declared; its results are whole objects, with the screen beside them."""
     signature = sign(1) if name.startswith("gemini-3") else None
@@ -335,17 +336,19 @@ def test_computer_use_is_sent_and_its_calls_are_returned(
     question = HumanMessage("Click.")
     clicking = chat.invoke([question])
     assert [found["name"] for found in clicking.tool_calls] == ["click_at", "get_weather"]
-    seen: list[Any] = [{"type": "text", "text": '{"url": "https://a.com"}'}, SCREEN]
+    page = '{"url": "https://a.com"}'
     results = [
-        ToolMessage(seen, tool_call_id="first"),
+        ToolMessage(
+            [{"type": "text", "text": page}, *files] if files else page, tool_call_id="first"
+        ),
         ToolMessage('{"celsius": 21}', tool_call_id="second"),
     ]
     chat.invoke([question, clicking, *results])
     assert emulator.refusals == []
-    screen = {"inlineData": {"mimeType": "image/png", "data": PNG}}
+    screen = {"parts": [{"inlineData": {"mimeType": "image/png", "data": PNG}}]}
     clicked: JsonObject = {"id": "first", "name": "click_at", "response": {"url": "https://a.com"}}
     assert emulator.last.body["contents"][-1] == user(
-        {"functionResponse": {**clicked, "parts": [screen]}},
+        {"functionResponse": {**clicked, **(screen if files else {})}},
         result("get_weather", {"celsius": 21}, "second"),
     )
     assert emulator.last.body["tools"] == [
