@@ -35,6 +35,8 @@ from langchain_gemini_tools.wire.tools.bind import Specification
 if typing.TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
+    from pydantic.v1.fields import ModelField
+
     from langchain_gemini_tools.wire.shapes import JsonSchema
 
 # They remember plain JSON only, so that nothing in them keeps a class or a function alive.
@@ -141,9 +143,8 @@ def read_object(tool: object) -> Specification | None:
         return _read_tool(tool)
     if is_described_class(tool):
         schema = class_schema(tool)
-        return Specification(
-            schema.get("title") or tool.__name__, schema.get("description"), schema
-        )
+        name = schema.get("title") or tool.__name__
+        return Specification(name, schema.get("description"), schema)
     is_model = callable(getattr(tool, "model_dump", None))
     if is_model or isinstance(tool, (type, Runnable)) or typing.get_origin(tool) is not None:
         return None
@@ -179,7 +180,16 @@ def _call_schema(tool: BaseTool) -> Any:
     if isinstance(tool.args_schema, dict):
         # LangChain knows which arguments it injects, but leaves them in a schema that is a dict.
         return without_arguments(tool.args_schema, getattr(tool, "_injected_args_keys", ()))
-    return arguments_schema(tool.args_schema)
+    return without_arguments(arguments_schema(tool.args_schema), _added_arguments(tool))
+
+
+def _added_arguments(tool: BaseTool) -> set[str]:
+    """Return what a schema may contain besides the arguments that the author of a tool wrote."""
+    added = {"v__positional_only"}  # how Pydantic rejects keywords for positional arguments
+    function: Any = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
+    if getattr(function, "__langsmith_traceable__", False):  # LangSmith adds its config
+        added |= {"config"} - inspect.signature(inspect.unwrap(function)).parameters.keys()
+    return added
 
 
 def class_schema(cls: type) -> KnownSchema:
@@ -188,7 +198,7 @@ def class_schema(cls: type) -> KnownSchema:
         cached = _class_schemas.get(cls)
         if cached is None:
             cached = _class_schemas[cls] = KnownSchema(_with_open_root(_read_class(cls)))
-    except PydanticUserError as error:
+    except (PydanticUserError, ValueError) as error:  # Pydantic 1 raises a ValueError
         raise InvalidToolError(
             f"{cls.__name__} has no JSON schema: {_reason(error)}. Use types with a JSON form, or "
             "mark what the model should not see with InjectedToolArg."
@@ -218,9 +228,9 @@ def _read_class(cls: type) -> JsonSchema:
         return _read_typed_dict(cls)
     if not issubclass(cls, (BaseModel, BaseModelV1)):
         return _read_dataclass(cls)
-    visible = _without_injected(cls)
     if not issubclass(cls, BaseModel):
-        return _hide_inside(visible.schema(), cls, _field_names(cls) - _field_names(visible))
+        return _read_v1(cls)
+    visible = _without_injected(cls)
     hidden = {_wire_name(cls, name) for name in _field_names(cls) - _field_names(visible)}
     try:
         schema = without_arguments(cls.model_json_schema(), hidden)
@@ -228,6 +238,18 @@ def _read_class(cls: type) -> JsonSchema:
         if visible is cls or not issubclass(visible, BaseModel):
             raise
         schema = _read_copy(visible, cls)
+    return _hide_inside(schema, cls, hidden)
+
+
+def _read_v1(cls: type[BaseModelV1]) -> JsonSchema:
+    """Read a class of Pydantic 1. LangChain's copy of it would fail where a field has a limit."""
+    hidden = {field.alias for field in cls.__fields__.values() if _has_mark(field)}
+    try:
+        schema = without_arguments(cls.schema(), hidden)
+    except ValueError:  # something is injected that JSON has no form for
+        if not hidden:
+            raise
+        schema = _without_injected(cls).schema()
     return _hide_inside(schema, cls, hidden)
 
 
@@ -285,9 +307,9 @@ def _cannot_be_injected(cls: type[BaseModel | BaseModelV1]) -> bool:
     return cls.__pydantic_complete__ and not any(map(_has_mark, cls.model_fields.values()))
 
 
-def _has_mark(field: FieldInfo) -> bool:
+def _has_mark(field: FieldInfo | ModelField) -> bool:
     """Return whether a field has LangChain's mark, or is of a type of LangChain's."""
-    marks = (*field.metadata, *typing.get_args(field.annotation))
+    marks = (*getattr(field, "metadata", ()), *typing.get_args(field.annotation))
     if any(isinstance(mark, InjectedToolArg) or _is_langchains(mark) for mark in marks):
         return True
     return _is_langchains(typing.get_origin(field.annotation) or field.annotation)
@@ -433,11 +455,13 @@ def _inspect_function(function: Callable[..., Any]) -> Specification:
     try:
         tool = _as_tool(function)
     except (PydanticUserError, NameError, TypeError, ValueError) as error:
+        way_out = "Annotate its arguments with types that have a JSON form."
+        if isinstance(error, NameError):
+            way_out = "Import the types of its annotations outside of `if TYPE_CHECKING`."
         raise InvalidToolError(
-            f"The function {function.__name__!r} is not a tool: {_reason(error)}. Annotate its "
-            "arguments with types that have a JSON form."
+            f"The function {function.__name__!r} is not a tool: {_reason(error)}. {way_out}"
         ) from error
-    schema = arguments_schema(tool.args_schema)
+    schema = _call_schema(tool)
     if next(iter(inspect.signature(function).parameters), None) == "self":
         schema = without_arguments(schema, {"self"})
     return Specification(tool.name, tool.description if function.__doc__ else None, schema)
