@@ -19,7 +19,7 @@ THOUGHTS = ("thinking", "reasoning", "redacted_thinking", "reasoning_content")
 CALLS = (
     *("tool_call", "tool_call_chunk", "invalid_tool_call"),
     *("tool_use", "input_json_delta"),  # Anthropic
-    "function_call",  # OpenAI
+    *("function_call", "custom_tool_call"),  # OpenAI
     "function_call_signature",  # langchain-google-genai before 4.1: beside the call
 )
 """Tool calls, which `AIMessage.tool_calls` repeats."""
