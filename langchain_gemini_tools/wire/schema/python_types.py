@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import re
 import sys
 import types
 import typing
@@ -19,7 +18,7 @@ from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
 
 import typing_extensions
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
 from langchain_core.tools import Tool as SingleInputTool
 from pydantic import AliasChoices, BaseModel, TypeAdapter
@@ -105,20 +104,6 @@ def instance_error(value: object) -> InvalidToolError:
     if hasattr(value, "get_tools"):  # a toolkit of LangChain
         way_out = "Pass its tools: `get_tools()` returns them."
     return InvalidToolError(f"{value!r} is an instance of {name}, not a schema. {way_out}")
-
-
-def is_generated_title(title: Any, name: str) -> bool:
-    """Return whether a title only repeats the name of its property or definition.
-
-    Pydantic writes `page_size` as "Page Size", and a class as its name; a definition's key is the
-    name of the class, with its module before it where two classes have the same name.
-    """
-    if not isinstance(title, str) or not name:
-        return False
-    if title in (name, name.title().replace("_", " ").strip()):
-        return True
-    key = re.sub(r"[^A-Za-z0-9.\-_]", "_", title)  # `Box[int]` is defined as `Box_int_`
-    return name == key or name.endswith(f"__{key}")
 
 
 def _reason(error: Exception) -> str:
@@ -231,14 +216,24 @@ def _read_class(cls: type) -> JsonSchema:
     if not issubclass(cls, BaseModel):
         return _read_v1(cls)
     visible = _without_injected(cls)
-    hidden = {_wire_name(cls, name) for name in _field_names(cls) - _field_names(visible)}
+    shown = _field_names(visible)
+    hidden = {
+        _wire_name(cls, name)
+        for name, field in cls.model_fields.items()
+        if name not in shown or _is_config(field.annotation)
+    }
     try:
-        schema = without_arguments(cls.model_json_schema(), hidden)
+        schema = cls.model_json_schema()
     except PydanticUserError:  # something is injected that JSON has no form for
         if visible is cls or not issubclass(visible, BaseModel):
             raise
         schema = _read_copy(visible, cls)
-    return _hide_inside(schema, cls, hidden)
+    return _hide_inside(without_arguments(schema, hidden), cls, hidden)
+
+
+def _is_config(annotation: object) -> bool:
+    """Return whether this is a config of LangChain, which declares some of them to the model."""
+    return RunnableConfig in (annotation, *typing.get_args(annotation))
 
 
 def _read_v1(cls: type[BaseModelV1]) -> JsonSchema:

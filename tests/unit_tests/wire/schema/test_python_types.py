@@ -699,6 +699,26 @@ def test_a_pydantic_v1_class_without_a_json_form_is_rejected() -> None:
         bind_tools([Odd])
 
 
+class WithConfig(BaseTool):
+    """LangChain fills in the config of `_run`, and declares it."""
+
+    name: str = "look"
+    description: str = "Look it up."
+
+    def _run(self, city: str, config: RunnableConfig) -> str:
+        return city
+
+
+def with_optional_config(city: str, config: RunnableConfig | None = None) -> None:
+    """Look it up."""
+
+
+def test_a_config_is_not_declared() -> None:
+    for given in (WithConfig(), with_optional_config, tool(with_optional_config)):
+        assert bound_function(given)["parameters"] == CITY
+    assert WithConfig().invoke({"city": "Oslo"}) == "Oslo"
+
+
 def positional(city: str, /) -> None:
     """Look it up."""
 
