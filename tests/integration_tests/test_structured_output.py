@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, NotRequired
@@ -104,6 +104,26 @@ def test_a_dataclass_has_an_instance(make_model: MakeModel, method: Any) -> None
     town = Town(name="Oslo", people=700000)
     assert chain.invoke(QUESTION) == town
     assert list(chain.stream(QUESTION))[-1] == town
+
+
+@pytest.mark.parametrize("method", ["function_calling", "json_schema", "json_mode"])
+def test_tracers_see_the_fields_of_a_dataclass(
+    make_model: MakeModel, method: Any, recwarn: pytest.WarningsRecorder
+) -> None:
+    @dataclass
+    class Trip:
+        """A trip."""
+
+        name: str
+        stops: list[str] = field(default_factory=list)
+
+    seen = Seen()
+    chain = make_model().with_structured_output(Trip, method=method)
+    assert chain.invoke(QUESTION, {"callbacks": [seen]})
+    (shown,) = seen.formats
+    assert [*shown["schema"]["properties"]] == ["name", "stops"]
+    assert shown["schema"]["title"] == "Trip"
+    assert [str(each.message) for each in recwarn] == []
 
 
 @pytest.mark.parametrize(
