@@ -360,6 +360,8 @@ def _split_result(content: Content) -> tuple[Content, list[Block]]:
         if not _are_dumped_blocks(blocks):
             return content, []
         content = blocks
+    elif not content:  # a tool returned an empty list: it found nothing
+        return content, []
     content = [
         block for block in map(_unwrapped, content) if not block_types.is_cache_marker(block)
     ]
