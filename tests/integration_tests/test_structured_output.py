@@ -8,13 +8,13 @@ import pickle
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, NotRequired
+from typing import TYPE_CHECKING, Any, Literal, NewType, NotRequired
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.exceptions import OutputParserException
 from pydantic import BaseModel, RootModel
-from typing_extensions import TypedDict
+from typing_extensions import TypeAliasType, TypedDict
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import InvalidToolError
@@ -353,6 +353,13 @@ PLAIN_TYPES: dict[str, tuple[Any, dict[str, Any], str, Any]] = {
         '{"name": "Oslo", "people": 7}',
         City(name="Oslo", people=7),
     ),
+    "an alias": (
+        TypeAliasType("Place", int | City),
+        {"anyOf": [{"type": "integer"}, CITY_SENT]},
+        '{"name": "Oslo", "people": 7}',
+        City(name="Oslo", people=7),
+    ),
+    "a new type": (NewType("Age", int), {"type": "integer"}, "7", 7),
     "a mapping": (
         dict[str, int],
         {"type": "object", "additionalProperties": {"type": "integer"}},

@@ -45,6 +45,11 @@ _functions: WeakKeyDictionary[Callable[..., Any], tuple[Any, Specification]] = W
 
 _MARKS = (typing.NotRequired, typing.Required)
 
+_ALIASES = (
+    *(typing.NewType, typing_extensions.TypeAliasType),
+    getattr(typing, "TypeAliasType", typing.NewType),  # from Python 3.12 on
+)
+
 _SINGLE_INPUT: dict[str, Any] = {
     "type": "object",
     "properties": {"__arg1": {"type": "string"}},
@@ -63,9 +68,9 @@ def is_described_class(value: object) -> TypeGuard[type[Any]]:
 
 
 def is_plain_type(value: object) -> bool:
-    """Return whether a value is another type, such as `list[City]`, an enum or a `Literal`."""
+    """Return whether a value is another type: `list[City]`, an enum, a `Literal`, an alias."""
     is_type = isinstance(value, type) or typing.get_origin(value) is not None
-    return is_type and not is_described_class(value)
+    return isinstance(value, _ALIASES) or (is_type and not is_described_class(value))
 
 
 def plain_schema(schema: Any) -> Mapping[str, Any] | bool:
@@ -131,7 +136,7 @@ def read_object(tool: object) -> Specification | None:
         name = schema.get("title") or tool.__name__
         return Specification(name, schema.get("description"), schema)
     is_model = callable(getattr(tool, "model_dump", None))
-    if is_model or isinstance(tool, (type, Runnable)) or typing.get_origin(tool) is not None:
+    if is_model or isinstance(tool, Runnable) or is_plain_type(tool):
         return None
     return read_function(tool) if callable(tool) else None
 
