@@ -142,6 +142,7 @@ def _as_tool(given: object) -> BaseTool:
         )
     is_async = inspect.iscoroutinefunction(given)
     try:
+        _reject_positional(given)
         return StructuredTool.from_function(
             func=None if is_async else given,
             coroutine=given if is_async else None,
@@ -152,6 +153,16 @@ def _as_tool(given: object) -> BaseTool:
         raise InvalidToolError(
             f"Function {given.__name__!r} cannot be used as a tool: {error}"
         ) from error
+
+
+def _reject_positional(function: Callable[..., Any]) -> None:
+    """Raise if a function does not accept its arguments by name, as LangChain passes them."""
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            raise ValueError(
+                f"it does not accept {name!r} by name. Remove the `/`, or write a function that "
+                "calls it."
+            )
 
 
 def _reject_declaration(given: dict[str, Any]) -> None:

@@ -66,6 +66,11 @@ def undocumented(text: str) -> str:
     return text
 
 
+def positional(text: str, /) -> str:
+    """Say it again."""
+    return text
+
+
 def unresolved(text: Unknown) -> str:  # type: ignore[name-defined] # noqa: F821
     """Say it again."""
     return str(text)
@@ -127,6 +132,8 @@ DECLARATION = {"name": "search", "parameters": {"type": "object"}}
         ([undocumented], "'undocumented' cannot be used as a tool: .*docstring"),
         ([RunnableLambda(echo)], "A RunnableLambda is not a tool.*as_tool"),
         ([functools.partial(echo, text="x")], "A partial is not a tool.*a function that calls it"),
+        ([positional], "'positional' cannot be used as a tool: it does not accept 'text' by name"),
+        ([abs], "'abs' cannot be used as a tool: it does not accept 'x' by name"),
         ([unresolved], "'unresolved' cannot be used as a tool: name 'Unknown' is not defined"),
         ([needy], "'needy': the argument 'user' has to be injected. Pass `inject={'user': ...}`"),
         ([aliased], "'aliased': the injected argument 'user' has an alias"),
