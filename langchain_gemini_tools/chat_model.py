@@ -47,7 +47,7 @@ from langchain_gemini_tools.services import GeminiServices
 from langchain_gemini_tools.wire.generation import plain
 from langchain_gemini_tools.wire.invocation import Invocation, ToolChoiceOption
 from langchain_gemini_tools.wire.tools.bind import bind_tools, plain_tools
-from langchain_gemini_tools.wire.tools.choice import render_validated
+from langchain_gemini_tools.wire.tools.choice import disables_parallel_calls, render_validated
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -69,9 +69,7 @@ _ANSWERED_BY_ANOTHER_REQUEST = (
     GeminiInvalidRequestError,
 )
 """Failures after which the same question may be sent in another form."""
-_PARALLEL = (
-    "parallel_tool_calls=False has no effect: Gemini cannot be limited to one tool call at a time."
-)
+_PARALLEL = "{} has no effect: Gemini cannot be limited to one tool call at a time."
 _TRACED_OPTIONS = ("model", "stop", "temperature", "max_output_tokens")
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -408,7 +406,8 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
             tool_config: The API's `toolConfig`, as a dict or an SDK object; joined with
                 `tool_choice`.
             tool_choice: `"auto"`, `"any"` (also `"required"`, `True`), `"none"`, `"validated"`, the
-                name of a tool, a list of names, or a dict in the OpenAI, Anthropic or Gemini form.
+                name of a tool, a list of names, or a dict in the OpenAI, Anthropic, Bedrock or
+                Gemini form.
             strict: Make tool calls follow their schema: mode VALIDATED, unless another is chosen.
             parallel_tool_calls: Gemini has no such option; `False` warns.
             response_format: JSON output in addition to tools (Gemini 3 or later).
@@ -434,7 +433,9 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
             if spelled_as_fields({**self.model_kwargs, **kwargs}).get("tool_config"):
                 kwargs["tool_config"] = None  # it is part of the choice
         if parallel_tool_calls is False:
-            warnings.warn(_PARALLEL, stacklevel=2)
+            warnings.warn(_PARALLEL.format("parallel_tool_calls=False"), stacklevel=2)
+        elif disables_parallel_calls(tool_choice):
+            warnings.warn(_PARALLEL.format("disable_parallel_tool_use"), stacklevel=2)
         options = {"tools": bound, "tool_choice": plain(tool_choice)}
         options["response_format"] = response_format  # the last: of two formats, the later applies
         return self.bind(**kwargs, **{k: v for k, v in options.items() if v not in (None, ())})

@@ -266,9 +266,13 @@ def _without_json_output(model: _Model, kwargs: Mapping[str, Any]) -> dict[str, 
 
 
 def _shown_format(method: str, schema: object, read: dict[str, Any]) -> dict[str, Any]:
-    """Return what tracers show: the schema, or our reading of it if core cannot read it."""
+    """Return what tracers show: the schema, or our reading of it if core cannot read it.
+
+    Core reads a dataclass as a function, and warns about fields with a factory.
+    """
     bare = {"title": str(read.get("title") or "answer"), "type": "object", "properties": {}}
-    shown = next((form for form in (schema, read) if _is_readable(form)), bare)
+    forms = [read] if is_dataclass(schema) else [schema, read]
+    shown = next(filter(_is_readable, forms), bare)
     return {"kwargs": {"method": method}, "schema": shown}
 
 

@@ -19,7 +19,7 @@ THOUGHTS = ("thinking", "reasoning", "redacted_thinking", "reasoning_content")
 CALLS = (
     *("tool_call", "tool_call_chunk", "invalid_tool_call"),
     *("tool_use", "input_json_delta"),  # Anthropic
-    "function_call",  # OpenAI
+    *("function_call", "custom_tool_call"),  # OpenAI
     "function_call_signature",  # langchain-google-genai 3.0: beside the call
 )
 """Tool calls, which `AIMessage.tool_calls` repeats."""
@@ -33,6 +33,8 @@ MEDIA = (
 REFUSAL = "refusal"
 """Why a model does not answer, in its own words (OpenAI). LangChain also makes one from Gemini's
 finish reason and block reason; see `is_derived_refusal`."""
+
+_CACHE_MARKERS = {"cachePoint", "cache_point"}
 
 GEMINI_PART = "gemini_part"
 """A part of a response that LangChain has no block for, unchanged in the block's `part`."""
@@ -61,6 +63,11 @@ def is_derived_refusal(block: Mapping[str, Any]) -> bool:
     """Return whether LangChain made a refusal from the metadata: the model wrote no such text."""
     extras = extras_of(block)
     return type_of(block) == REFUSAL and ("finish_reason" in extras or "block_reason" in extras)
+
+
+def is_cache_marker(block: object) -> bool:
+    """Return whether a block or a tool only marks for Amazon what to cache."""
+    return isinstance(block, dict) and len(block) == 1 and block.keys() <= _CACHE_MARKERS
 
 
 def extras_of(block: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,13 +4,13 @@ The protocol is one line per call: `TOOL_CALL: tool_name({"argument": "value"})`
 in other ways too, and they write about the protocol. These rules decide what is a call:
 
 1.  **The marker `TOOL_CALL:` at the start of a line always means a call**, even if it is indented
-    or follows a bullet, a number, asterisks or a label such as `Action:`. What cannot be executed
-    (an undeclared name, unreadable arguments, nothing at all) is a `BrokenToolCall`; only
+    or follows a bullet, an emoji, a number, asterisks or a label such as `Action:`. What cannot be
+    executed (an undeclared name, unreadable arguments, nothing at all) is a `BrokenToolCall`; only
     `TOOL_CALL: none` means that nothing is called. The call may be on the next line or in a fence,
     in any notation of rule 4. The position after a call counts as the start of a line, so several
     calls fit in one.
-2.  The marker inside a line counts if a sentence ended before it (`Let me see. TOOL_CALL: f()`)
-    and the line ends after the calls. Otherwise the sentence only mentions it.
+2.  The marker inside a line counts if a sentence ended before it (`Let me see. TOOL_CALL: f()`),
+    or announces a call, and the line ends after the calls. Otherwise the sentence only mentions it.
 3.  Tags around calls (`<tool_call>`, `[TOOL_CALLS]`, `<function=f>`; all in `words.TAGS`) count
     anywhere in a line if an object, a list or a declared name follows. Like the marker, they and a
     fence of the language `tool_code` or `tool_call` mean calls.
@@ -30,7 +30,8 @@ in other ways too, and they write about the protocol. These rules decide what is
     (`words.mentions_example`), or right after a line that introduces one: it mentions an example,
     and ends with a colon or is a heading. This applies up to the end of the next line with text, or
     to a blank line after the example. A call without a marker that stands in a tool's result is a
-    quotation, and reported.
+    quotation, and reported. Only a line of nothing but a marked call in backticks is a call, unless
+    a colon introduces it.
 6.  A call that the end of the text cuts off is a `BrokenToolCall` with `is_cut`, never completed. A
     broken call ends with its line or, while its brackets are open, before a blank line, a marker or
     a fence; in a fence it ends with the fence.
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
 
 _TOKENS = Words(words.TOKENS)
 _TOKEN_ENDS = (*LINE_ENDS, "<")
-_BULLET = frozenset("-*+\u2022#0123456789.) \t_")
 _MAX_BULLET = 8
 _JSON_STARTS = ("{", "[")
 
@@ -75,7 +75,7 @@ _BETWEEN_CALLS = re.compile(r"[\s,;]*")
 _LANGUAGE = re.compile(r"[\w+\-#]*")
 _NEWLINES = re.compile(r"\n*")
 _TO_LINE_END = re.compile(r"[^\n]*")
-_TEXT = re.compile(r"(?:[^\n`<\[T:]++|<(?=[^a-z/|<])|\[(?=[^TI/])|T(?=[^O])|:(?=[^ \t]))*")
+_TEXT = re.compile(r"(?:[^\n`<\[T:]++|<(?=[^a-zT/|<])|\[(?=[^TI/])|T(?=[^O])|:(?=[^ \t]))*")
 """Text in which no tag, token, marker or announced call can start."""
 _CODE = re.compile(r"[^\n`]*")
 _NO_TAG = re.compile(r"[^<]*")
@@ -134,8 +134,10 @@ class ToolCallParser:
             yield from self._scan_fence(is_marked=False)
         elif opener := (yield from source.match(words.INLINE)):
             yield from self._scan_inline(opener)
-        elif char in _BULLET or (yield from source.match(words.LABELS)):
+        elif words.is_bullet(char) or (yield from source.match(words.LABELS)):
             yield from self._scan_labelled()
+        elif not self._lines.is_introduced and (yield from source.match(words.TICKED_MARKERS)):
+            yield from self._scan_ticked()
         elif (yield from source.skip(words.LOOSE_MARKERS)):
             yield from source.run(words.BLANKS)
             yield from self._scan_calls()
@@ -152,10 +154,13 @@ class ToolCallParser:
     def _scan_labelled(self) -> Reading[None]:
         """Read a line that starts with a bullet, a number, asterisks or a label."""
         source = self._source
+        before = ""
         for _ in range(_MAX_BULLET):
-            if (yield from source.peek()) not in _BULLET:
+            char = yield from source.peek()
+            if not words.is_bullet(char) and not (char == ">" and before in ("-", "=")):  # an arrow
                 break
             source.at += 1
+            before = char
         label = yield from source.skip(words.LABELS)
         yield from source.run(_AFTER_LABEL)
         if (yield from source.match(words.MARKERS)):
@@ -165,6 +170,27 @@ class ToolCallParser:
             yield from self._try_line(reader, reader.read_action())
         else:
             yield from self._scan_prose()
+
+    def _scan_ticked(self) -> Reading[None]:
+        """Read a line that is nothing but a marked call in backticks."""
+        source = self._source
+        reader = self._make_reader(is_marked=False)
+
+        def read() -> Reading[None]:
+            yield from source.run(_TICKS)
+            try:
+                yield from self._skip_inner_marker()
+                yield from reader.read_construct()
+            except UnreadableError:
+                raise NotACallError from None
+            yield from source.run(words.TRAILER)
+            yield from source.run(words.BLANKS)
+            if (yield from source.peek()) not in LINE_ENDS:
+                raise NotACallError
+
+        is_call = yield from self._try(reader, read())
+        if not is_call and self._lines.has_text:
+            yield from self._scan_prose(ticks=self._lines.tail.count("`") % 2)
 
     def _scan_marked(self) -> Reading[None]:
         """Read the marker and what follows it."""
@@ -365,10 +391,9 @@ class ToolCallParser:
 
     # Text
 
-    def _scan_prose(self, *, is_example: bool = False) -> Reading[None]:
+    def _scan_prose(self, *, is_example: bool = False, ticks: int = 0) -> Reading[None]:
         """Write text up to the end of the line or a place where a call may start."""
         source = self._source
-        ticks = 0
         while char := (yield from self._output.flow(_CODE if ticks or is_example else _TEXT)):
             if char == "\n":
                 source.at += 1
@@ -402,18 +427,24 @@ class ToolCallParser:
         reader = self._make_reader(is_marked=True)
 
         def read() -> Reading[None]:
-            if (yield from self._skip_marker()):
-                raise NotACallError
+            yield from self._skip_inner_marker()
             yield from self._read_calls(reader)
 
         is_call = yield from self._try(reader, read())
         return not is_call and self._lines.has_text
+
+    def _skip_inner_marker(self) -> Reading[None]:
+        """Skip a marker that needs its call in the same line."""
+        if (yield from self._skip_marker()):
+            raise NotACallError
 
     def _scan_announced(self) -> Reading[bool]:
         """Read what follows `Here is the call:`; return whether the line goes on as prose."""
         source = self._source
         yield from source.run(words.BLANKS)
         char = yield from source.peek()
+        if (yield from source.match(words.MARKERS)):
+            return (yield from self._scan_inner_marker())
         if not (char in _JSON_STARTS or (yield from source.match(self._names.callables))):
             return True
         reader = self._make_reader(is_marked=False)

@@ -173,18 +173,20 @@ class PromptedRequest(RenderedRequest):
             error.partial = invalidate_calls(partial)
             return error
         reason = partial.response_metadata.get("finish_reason")
-        explanation = find_failure(calls, self.tools.choice)
-        is_required = self.tools.choice.mode == "ANY"
-        if explanation and (is_required or (self.context.rejects_empty and not self.is_second_try)):
+        choice = self.tools.choice
+        called = {call["name"] for call in partial.tool_calls}  # also those that are not text
+        is_missing = called.isdisjoint(choice.names or called)
+        explanation = find_failure(calls, choice) if is_missing else None
+        retries = self.context.rejects_empty and not self.is_second_try
+        if explanation and (choice.mode == "ANY" or retries):
             return MalformedToolCallError(
                 f"The model did not make a valid tool call ({reason}). {explanation}",
                 finish_reason=reason,
                 finish_message=explanation,
                 partial=partial,
             )
-        raw_text = partial.response_metadata.get(RAW_TEXT)
         left = partial.content or partial.tool_calls or partial.invalid_tool_calls
-        if raw_text and not left and self.context.rejects_empty:
+        if partial.response_metadata.get(RAW_TEXT) and not left and self.context.rejects_empty:
             return EmptyResponseError(
                 f"The response is empty ({reason}).", finish_reason=reason, partial=partial
             )

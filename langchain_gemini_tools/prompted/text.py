@@ -209,6 +209,8 @@ class LineMemory:
     def __init__(self) -> None:
         self.tail = ""
         self.introduces_example = False
+        self.is_introduced = False
+        """Whether the last line with text ends with a colon, and does not announce a call."""
         self.json: OpenJson | None = None
         """A larger JSON value that has started; its lines are not calls."""
         self._has_example = False
@@ -251,6 +253,9 @@ class LineMemory:
     def _end_line(self) -> None:
         if self.tail.strip():
             self.introduces_example = words.introduces_example(self.tail)
+            self.is_introduced = self.tail.rstrip(" \t\r*_").endswith(":") and not (
+                words.announces_call(self.tail)
+            )
             self._has_example = False
             if self.json and self.json.depth <= 0:
                 self.json = None

@@ -16,14 +16,22 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 from uuid import UUID
 
 from langchain_core.messages import ToolMessage
 from langchain_core.messages.tool import ToolOutputMixin
-from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, ToolException
+from langchain_core.runnables import Runnable
+from langchain_core.tools import (
+    BaseTool,
+    InjectedToolArg,
+    InjectedToolCallId,
+    StructuredTool,
+    ToolException,
+)
 from langchain_core.utils.pydantic import get_fields
 from pydantic import BaseModel, SecretBytes, SecretStr, ValidationError
+from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
@@ -127,23 +135,34 @@ def _as_tool(given: object) -> BaseTool:
             f"{given.__name__!r} is a schema and cannot be run. Pass a function or a LangChain "
             "tool; for answers that follow a schema use `with_structured_output`."
         )
-    if not (inspect.isfunction(given) or inspect.ismethod(given) or inspect.isbuiltin(given)):
+    if isinstance(given, Runnable) or not (callable(given) and hasattr(given, "__name__")):
         raise InvalidToolError(
             f"A {type(given).__name__} is not a tool. Pass a function or a LangChain tool; convert "
-            "a runnable with `.as_tool()`, another callable with `StructuredTool.from_function`."
+            "a runnable with `.as_tool()`. For another callable, write a function that calls it."
         )
     is_async = inspect.iscoroutinefunction(given)
     try:
+        _reject_positional(given)
         return StructuredTool.from_function(
             func=None if is_async else given,
             coroutine=given if is_async else None,
             parse_docstring=True,
             error_on_invalid_docstring=False,
         )
-    except ValueError as error:
+    except (NameError, TypeError, ValueError, PydanticUserError) as error:
         raise InvalidToolError(
             f"Function {given.__name__!r} cannot be used as a tool: {error}"
         ) from error
+
+
+def _reject_positional(function: Callable[..., Any]) -> None:
+    """Raise if a function does not accept its arguments by name, as LangChain passes them."""
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            raise ValueError(
+                f"it does not accept {name!r} by name. Remove the `/`, or write a function that "
+                "calls it."
+            )
 
 
 def _reject_declaration(given: dict[str, Any]) -> None:
@@ -167,8 +186,11 @@ def _hidden_arguments(tool: BaseTool, injected: Mapping[str, object]) -> frozens
     """Return the arguments that the model does not see, after checking that each has a value."""
     if isinstance(tool.args_schema, dict):
         return frozenset()
-    visible = get_fields(cast("type[BaseModel]", tool.tool_call_schema))
     fields: dict[str, Any] = {**get_fields(cast("type[BaseModel]", tool.get_input_schema()))}
+    try:
+        visible = {*get_fields(cast("type[BaseModel]", tool.tool_call_schema))}
+    except ValueError:  # LangChain cannot copy a class of Pydantic 1 in which a field has a limit
+        visible = {name for name, info in fields.items() if not _is_marked(info.annotation)}
     hidden = {name: info for name, info in fields.items() if name not in visible}
     for name, info in hidden.items():
         aliases = (info.alias, getattr(info, "validation_alias", None))
@@ -185,6 +207,14 @@ def _hidden_arguments(tool: BaseTool, injected: Mapping[str, object]) -> frozens
                 "`create_agent` or LangGraph."
             )
     return frozenset(hidden)
+
+
+def _is_marked(annotation: object) -> bool:
+    return any(
+        isinstance(mark, InjectedToolArg)
+        or (inspect.isclass(mark) and issubclass(mark, InjectedToolArg))
+        for mark in get_args(annotation)[1:]
+    )
 
 
 def _is_call_id(info: Any) -> bool:

@@ -49,8 +49,6 @@ _FOREIGN_SERVER_TOOLS = re.compile(
 )
 """Tools that OpenAI or Anthropic ran, including future ones."""
 _MAX_WORD_LENGTH = 2_000
-_CACHE_MARKERS = {"cachePoint", "cache_point"}
-"""Amazon's blocks that only mark what to cache."""
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """Ids that langchain-google-genai gives to code; those of the API have eight characters."""
 _RAW_PARTS = {
@@ -85,7 +83,7 @@ def _render_input_block(block: str | Block, role: str) -> gemini.Part | None:
     """
     if isinstance(block, str):
         return {"text": block} if block else None
-    if _is_cache_marker(block):
+    if block_types.is_cache_marker(block):
         return None
     kind = type_of(block)
     if kind in block_types.TEXTS or ("type" not in block and isinstance(block.get("text"), str)):
@@ -102,10 +100,6 @@ def _render_input_block(block: str | Block, role: str) -> gemini.Part | None:
     supported = ["text"] if role == "system" else [*block_types.MEDIA, *block_types.TEXTS]
     given = block.get("type")
     raise UnsupportedBlockError(kind or (given and str(given)), role, supported)
-
-
-def _is_cache_marker(block: str | Block) -> bool:
-    return isinstance(block, dict) and len(block) == 1 and block.keys() <= _CACHE_MARKERS
 
 
 def render_model_block(block: str | Block, message: AIMessage) -> gemini.Part | None:
@@ -364,7 +358,9 @@ def _split_result(content: Content) -> tuple[Content, list[Block]]:
         if not _are_dumped_blocks(blocks):
             return content, []
         content = blocks
-    content = [block for block in map(unwrapped, content) if not _is_cache_marker(block)]
+    elif not content:  # a tool returned an empty list: it found nothing
+        return content, []
+    content = [block for block in map(unwrapped, content) if not block_types.is_cache_marker(block)]
     objects = [block for block in content if isinstance(block, dict)]
     if objects and not any(isinstance(block.get("type"), str) for block in objects):
         return content, []

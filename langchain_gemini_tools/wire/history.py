@@ -354,6 +354,8 @@ def _block_calls(message: AIMessage) -> Iterator[PairedCall]:
                 yield PairedCall(call_id, name, {"invalid_arguments": args or ""})
             case {"type": "function_call", "call_id": str(call_id), "name": str(name), **rest}:
                 yield PairedCall(call_id, name, _object(rest.get("arguments")))
+            case {"type": "custom_tool_call", "call_id": str(call_id), "name": str(name), **rest}:
+                yield PairedCall(call_id, name, {"__arg1": rest.get("input", "")})
             case {"type": "function_call", "id": str(call_id), "name": str(name), "args": args}:
                 yield PairedCall(call_id, name, _object(args))
 

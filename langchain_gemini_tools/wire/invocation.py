@@ -40,7 +40,7 @@ ToolChoiceOption = (
     | BaseModel
     | None
 )
-"""What `tool_choice` accepts: a mode, names of tools, or a dict (OpenAI, Anthropic, Gemini)."""
+"""What `tool_choice` accepts: a mode, names of tools, or a dict in the form of a vendor."""
 
 
 @dataclass(frozen=True, kw_only=True)

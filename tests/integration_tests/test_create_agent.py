@@ -330,16 +330,17 @@ def test_json_results_arrive_as_json_and_other_values_as_text(play: Play) -> Non
             "number": 12345678901234567890,
             "nothing": None,
             "list": [1, "two"],
+            "empty": [],
         }
         return answers[what]
 
-    names = ["object", "number", "nothing", "list"]
+    names = ["object", "number", "nothing", "list", "empty"]
     play.calls(*(("look_up", {"what": name}) for name in names))
     play.says("Done.")
     agent: Any = create_agent(play.model(), tools=[look_up, get_weather])
     state = agent.invoke({"messages": [HumanMessage("Look everything up.")]})
     ids = play.ids(state["messages"])
-    outputs = [{"temperature": 21, "wind": None}, "12345678901234567890", "null", [1, "two"]]
+    outputs = [{"temperature": 21, "wind": None}, "12345678901234567890", "null", [1, "two"], []]
     assert play.sent[1]["contents"][2] == user(
         *(result("look_up", output, call_id) for output, call_id in zip(outputs, ids, strict=True))
     )

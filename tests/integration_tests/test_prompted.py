@@ -490,6 +490,17 @@ async def test_a_native_call_of_an_undeclared_function_is_not_released(
     assert "(get_weather is not available now)" in feedback
 
 
+@pytest.mark.parametrize("choice", ["auto", "any", "get_weather"])
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_native_call_of_a_complete_response_is_a_required_call(
+    emulator: Emulator, make_model: MakeModel, way: str, choice: str
+) -> None:
+    emulator.reply(calls=[("get_weather", {"city": "Oslo"})])
+    chat = make_model(tool_calling="prompted").bind_tools([get_weather, now], tool_choice=choice)
+    message = await ask(chat, way)
+    assert [call["args"] for call in message.tool_calls] == [{"city": "Oslo"}]
+
+
 def test_a_conversation_without_tools_is_unchanged(emulator: Emulator, gemma: ChatGemini) -> None:
     emulator.reply(f"Write\n{OSLO}")
     message = gemma.invoke("How does it go?")

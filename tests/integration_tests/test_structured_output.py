@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 import operator
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, NotRequired
+from typing import TYPE_CHECKING, Any, Literal, NewType, NotRequired
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.exceptions import OutputParserException
 from pydantic import BaseModel, RootModel
-from typing_extensions import TypedDict
+from typing_extensions import TypeAliasType, TypedDict
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import InvalidToolError
@@ -104,6 +104,26 @@ def test_a_dataclass_has_an_instance(make_model: MakeModel, method: Any) -> None
     town = Town(name="Oslo", people=700000)
     assert chain.invoke(QUESTION) == town
     assert list(chain.stream(QUESTION))[-1] == town
+
+
+@pytest.mark.parametrize("method", ["function_calling", "json_schema", "json_mode"])
+def test_tracers_see_the_fields_of_a_dataclass(
+    make_model: MakeModel, method: Any, recwarn: pytest.WarningsRecorder
+) -> None:
+    @dataclass
+    class Trip:
+        """A trip."""
+
+        name: str
+        stops: list[str] = field(default_factory=list)
+
+    seen = Seen()
+    chain = make_model().with_structured_output(Trip, method=method)
+    assert chain.invoke(QUESTION, {"callbacks": [seen]})
+    (shown,) = seen.formats
+    assert [*shown["schema"]["properties"]] == ["name", "stops"]
+    assert shown["schema"]["title"] == "Trip"
+    assert [str(each.message) for each in recwarn] == []
 
 
 @pytest.mark.parametrize(
@@ -333,6 +353,13 @@ PLAIN_TYPES: dict[str, tuple[Any, dict[str, Any], str, Any]] = {
         '{"name": "Oslo", "people": 7}',
         City(name="Oslo", people=7),
     ),
+    "an alias": (
+        TypeAliasType("Place", int | City),
+        {"anyOf": [{"type": "integer"}, CITY_SENT]},
+        '{"name": "Oslo", "people": 7}',
+        City(name="Oslo", people=7),
+    ),
+    "a new type": (NewType("Age", int), {"type": "integer"}, "7", 7),
     "a mapping": (
         dict[str, int],
         {"type": "object", "additionalProperties": {"type": "integer"}},

@@ -698,6 +698,21 @@ def test_a_call_may_choose_otherwise_than_a_strict_binding() -> None:
     assert body["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}}
 
 
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"parallel_tool_calls": False}, "parallel_tool_calls=False"),
+        (
+            {"tool_choice": {"type": "any", "disable_parallel_tool_use": True}},
+            "disable_parallel_tool_use",
+        ),
+    ],
+)
+def test_a_limit_to_one_call_at_a_time_is_reported(given: Json, named: str) -> None:
+    with pytest.warns(UserWarning, match=f"^{named} has no effect"):
+        ChatGemini(model=GEMINI_3).bind_tools([search], **given)
+
+
 # A forced call
 
 CITY: Json = {"title": "City", "type": "object", "properties": {"name": {"type": "string"}}}

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, constraints, describe, say
-from langchain_gemini_tools.wire.schema.python_types import is_generated_title, plain_schema
-from langchain_gemini_tools.wire.schema.read import read_schema
+from langchain_gemini_tools.wire.schema.python_types import plain_schema
+from langchain_gemini_tools.wire.schema.read import is_generated_title, read_schema
 from langchain_gemini_tools.wire.schema.walk import (
     Child,
     TooLargeError,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import re
 import sys
 import types
 import typing
@@ -19,7 +18,7 @@ from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
 
 import typing_extensions
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
 from langchain_core.tools import Tool as SingleInputTool
 from pydantic import AliasChoices, BaseModel, TypeAdapter
@@ -35,6 +34,8 @@ from langchain_gemini_tools.wire.tools.bind import Specification
 if typing.TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
+    from pydantic.v1.fields import ModelField
+
     from langchain_gemini_tools.wire.shapes import JsonSchema
 
 # They remember plain JSON only, so that nothing in them keeps a class or a function alive.
@@ -43,6 +44,11 @@ _argument_schemas: WeakKeyDictionary[type, KnownSchema] = WeakKeyDictionary()
 _functions: WeakKeyDictionary[Callable[..., Any], tuple[Any, Specification]] = WeakKeyDictionary()
 
 _MARKS = (typing.NotRequired, typing.Required)
+
+_ALIASES = (
+    *(typing.NewType, typing_extensions.TypeAliasType),
+    getattr(typing, "TypeAliasType", typing.NewType),  # from Python 3.12 on
+)
 
 _SINGLE_INPUT: dict[str, Any] = {
     "type": "object",
@@ -62,9 +68,9 @@ def is_described_class(value: object) -> TypeGuard[type[Any]]:
 
 
 def is_plain_type(value: object) -> bool:
-    """Return whether a value is another type, such as `list[City]`, an enum or a `Literal`."""
+    """Return whether a value is another type: `list[City]`, an enum, a `Literal`, an alias."""
     is_type = isinstance(value, type) or typing.get_origin(value) is not None
-    return is_type and not is_described_class(value)
+    return isinstance(value, _ALIASES) or (is_type and not is_described_class(value))
 
 
 def plain_schema(schema: Any) -> Mapping[str, Any] | bool:
@@ -105,20 +111,6 @@ def instance_error(value: object) -> InvalidToolError:
     return InvalidToolError(f"{value!r} is an instance of {name}, not a schema. {way_out}")
 
 
-def is_generated_title(title: Any, name: str) -> bool:
-    """Return whether a title only repeats the name of its property or definition.
-
-    Pydantic writes `page_size` as "Page Size", and a class as its name; a definition's key is the
-    name of the class, with its module before it where two classes have the same name.
-    """
-    if not isinstance(title, str) or not name:
-        return False
-    if title in (name, name.title().replace("_", " ").strip()):
-        return True
-    key = re.sub(r"[^A-Za-z0-9.\-_]", "_", title)  # `Box[int]` is defined as `Box_int_`
-    return name == key or name.endswith(f"__{key}")
-
-
 def _reason(error: Exception) -> str:
     """Return what an error says, without Pydantic's advice for authors of types and its address."""
     text = getattr(error, "message", None) or str(error)
@@ -141,11 +133,10 @@ def read_object(tool: object) -> Specification | None:
         return _read_tool(tool)
     if is_described_class(tool):
         schema = class_schema(tool)
-        return Specification(
-            schema.get("title") or tool.__name__, schema.get("description"), schema
-        )
+        name = schema.get("title") or tool.__name__
+        return Specification(name, schema.get("description"), schema)
     is_model = callable(getattr(tool, "model_dump", None))
-    if is_model or isinstance(tool, (type, Runnable)) or typing.get_origin(tool) is not None:
+    if is_model or isinstance(tool, Runnable) or is_plain_type(tool):
         return None
     return read_function(tool) if callable(tool) else None
 
@@ -179,7 +170,16 @@ def _call_schema(tool: BaseTool) -> Any:
     if isinstance(tool.args_schema, dict):
         # LangChain knows which arguments it injects, but leaves them in a schema that is a dict.
         return without_arguments(tool.args_schema, getattr(tool, "_injected_args_keys", ()))
-    return arguments_schema(tool.args_schema)
+    return without_arguments(arguments_schema(tool.args_schema), _added_arguments(tool))
+
+
+def _added_arguments(tool: BaseTool) -> set[str]:
+    """Return what a schema may contain besides the arguments that the author of a tool wrote."""
+    added = {"v__positional_only"}  # how Pydantic rejects keywords for positional arguments
+    function: Any = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
+    if getattr(function, "__langsmith_traceable__", False):  # LangSmith adds its config
+        added |= {"config"} - inspect.signature(inspect.unwrap(function)).parameters.keys()
+    return added
 
 
 def class_schema(cls: type) -> KnownSchema:
@@ -188,7 +188,7 @@ def class_schema(cls: type) -> KnownSchema:
         cached = _class_schemas.get(cls)
         if cached is None:
             cached = _class_schemas[cls] = KnownSchema(_with_open_root(_read_class(cls)))
-    except PydanticUserError as error:
+    except (PydanticUserError, ValueError) as error:  # Pydantic 1 raises a ValueError
         raise InvalidToolError(
             f"{cls.__name__} has no JSON schema: {_reason(error)}. Use types with a JSON form, or "
             "mark what the model should not see with InjectedToolArg."
@@ -218,16 +218,38 @@ def _read_class(cls: type) -> JsonSchema:
         return _read_typed_dict(cls)
     if not issubclass(cls, (BaseModel, BaseModelV1)):
         return _read_dataclass(cls)
-    visible = _without_injected(cls)
     if not issubclass(cls, BaseModel):
-        return _hide_inside(visible.schema(), cls, _field_names(cls) - _field_names(visible))
-    hidden = {_wire_name(cls, name) for name in _field_names(cls) - _field_names(visible)}
+        return _read_v1(cls)
+    visible = _without_injected(cls)
+    shown = _field_names(visible)
+    hidden = {
+        _wire_name(cls, name)
+        for name, field in cls.model_fields.items()
+        if name not in shown or _is_config(field.annotation)
+    }
     try:
-        schema = without_arguments(cls.model_json_schema(), hidden)
+        schema = cls.model_json_schema()
     except PydanticUserError:  # something is injected that JSON has no form for
         if visible is cls or not issubclass(visible, BaseModel):
             raise
         schema = _read_copy(visible, cls)
+    return _hide_inside(without_arguments(schema, hidden), cls, hidden)
+
+
+def _is_config(annotation: object) -> bool:
+    """Return whether this is a config of LangChain, which declares some of them to the model."""
+    return RunnableConfig in (annotation, *typing.get_args(annotation))
+
+
+def _read_v1(cls: type[BaseModelV1]) -> JsonSchema:
+    """Read a class of Pydantic 1. LangChain's copy of it would fail where a field has a limit."""
+    hidden = {field.alias for field in cls.__fields__.values() if _has_mark(field)}
+    try:
+        schema = without_arguments(cls.schema(), hidden)
+    except ValueError:  # something is injected that JSON has no form for
+        if not hidden:
+            raise
+        schema = _without_injected(cls).schema()
     return _hide_inside(schema, cls, hidden)
 
 
@@ -285,9 +307,9 @@ def _cannot_be_injected(cls: type[BaseModel | BaseModelV1]) -> bool:
     return cls.__pydantic_complete__ and not any(map(_has_mark, cls.model_fields.values()))
 
 
-def _has_mark(field: FieldInfo) -> bool:
+def _has_mark(field: FieldInfo | ModelField) -> bool:
     """Return whether a field has LangChain's mark, or is of a type of LangChain's."""
-    marks = (*field.metadata, *typing.get_args(field.annotation))
+    marks = (*getattr(field, "metadata", ()), *typing.get_args(field.annotation))
     if any(isinstance(mark, InjectedToolArg) or _is_langchains(mark) for mark in marks):
         return True
     return _is_langchains(typing.get_origin(field.annotation) or field.annotation)
@@ -433,11 +455,13 @@ def _inspect_function(function: Callable[..., Any]) -> Specification:
     try:
         tool = _as_tool(function)
     except (PydanticUserError, NameError, TypeError, ValueError) as error:
+        way_out = "Annotate its arguments with types that have a JSON form."
+        if isinstance(error, NameError):
+            way_out = "Import the types of its annotations outside of `if TYPE_CHECKING`."
         raise InvalidToolError(
-            f"The function {function.__name__!r} is not a tool: {_reason(error)}. Annotate its "
-            "arguments with types that have a JSON form."
+            f"The function {function.__name__!r} is not a tool: {_reason(error)}. {way_out}"
         ) from error
-    schema = arguments_schema(tool.args_schema)
+    schema = _call_schema(tool)
     if next(iter(inspect.signature(function).parameters), None) == "self":
         schema = without_arguments(schema, {"self"})
     return Specification(tool.name, tool.description if function.__doc__ else None, schema)

@@ -351,6 +351,20 @@ def _read_type(read: JsonSchema, value: Any, place: str) -> None:
         read["type"] = names if isinstance(value, list) else names[0]
 
 
+def is_generated_title(title: Any, name: str) -> bool:
+    """Return whether a title only repeats the name of its property or definition.
+
+    Pydantic writes `page_size` as "Page Size", and a class as its name; a definition's key is the
+    name of the class, with its module before it where two classes have the same name.
+    """
+    if not isinstance(title, str) or not name:
+        return False
+    if title in (name, name.title().replace("_", " ").strip()):
+        return True
+    key = re.sub(r"[^A-Za-z0-9.\-_]", "_", title)  # `Box[int]` is defined as `Box_int_`
+    return name == key or name.endswith(f"__{key}")
+
+
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 

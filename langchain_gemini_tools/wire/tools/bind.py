@@ -24,6 +24,7 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.facts.blocks import is_cache_marker
 from langchain_gemini_tools.wire.generation import plain
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, TYPES
 from langchain_gemini_tools.wire.tools.builtin import (
@@ -118,6 +119,8 @@ def _bind_builtin(rendered: dict[str, Any]) -> Tool:
 
 
 def _bind_mapping(tool: Mapping[str, Any]) -> Sequence[Tool]:
+    if is_cache_marker(tool):
+        return ()
     is_function = not _keys_of(DIALECTS).parameters.keys().isdisjoint(tool)
     if not is_function and (typed := render_typed(tool)) is not None:
         return [_bind_builtin(typed)]

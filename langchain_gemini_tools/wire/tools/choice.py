@@ -1,7 +1,7 @@
 """`tool_choice` and `tool_config` -> `toolConfig`.
 
-`resolve_tool_choice` reads the OpenAI, Anthropic and Gemini spellings and checks them against the
-bound tools. `render_tools` and `render_tool_config` both follow the resolved choice.
+`resolve_tool_choice` reads the OpenAI, Anthropic, Bedrock and Gemini spellings and checks them
+against the bound tools. `render_tools` and `render_tool_config` both follow the resolved choice.
 """
 
 from __future__ import annotations
@@ -151,8 +151,14 @@ def _read(choice: object, tools: BoundTools) -> ToolChoice:
 def _invalid(choice: object) -> InvalidOptionError:
     return InvalidOptionError(
         f"tool_choice={choice!r} is not valid. Use 'auto', 'any', 'none', 'validated', the name of "
-        "a bound tool, a list of names, or a dict in the form of OpenAI, Anthropic or Gemini."
+        "a bound tool, a list of names, or a dict in the form of OpenAI, Anthropic, Bedrock or "
+        "Gemini."
     )
+
+
+def disables_parallel_calls(choice: object) -> bool:
+    """Return whether a choice has Anthropic's flag for one call at a time."""
+    return isinstance(choice, Mapping) and bool(choice.get("disable_parallel_tool_use"))
 
 
 def _known_names(names: Any, tools: BoundTools) -> tuple[str, ...]:
@@ -170,6 +176,11 @@ def _known_names(names: Any, tools: BoundTools) -> tuple[str, ...]:
             found.append(name)
         elif name in by_wire_name:
             found.append(by_wire_name[name])
+        elif any(camel(name) == tool.name for tool in tools.builtin):
+            raise InvalidOptionError(
+                f"tool_choice names {name!r}, which Gemini runs itself: its use cannot be "
+                "required. Use 'auto', or name a function."
+            )
         else:
             raise UnknownToolError(name, known)
     return tuple(dict.fromkeys(found))
@@ -184,6 +195,13 @@ def _read_mapping(choice: Mapping[str, Any], tools: BoundTools) -> ToolChoice:
     keys = {camel(key) for key in choice}
     if keys & gemini.ToolConfig.__annotations__.keys():
         return _read_config(choice, tools)
+    match dict(choice):
+        case {"auto": _, **others} if not others:  # Amazon Bedrock
+            return ToolChoice("AUTO")
+        case {"any": _, **others} if not others:
+            return ToolChoice("ANY")
+        case {"tool": {"name": name}, **others} if not others:
+            return ToolChoice("ANY", _known_names([name], tools))
     match choice.get("type"):
         case "allowed_tools":  # OpenAI: Chat has one more level than Responses
             inner = choice.get("allowed_tools")

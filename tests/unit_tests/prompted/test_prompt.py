@@ -427,6 +427,14 @@ FRAMES = st.sampled_from(
         "```function_call\n{}\n```",
         "END_TOOL_RESULT\n<start_of_turn>model\nTOOL_CALL: {}",
         "<turn|>\n<|turn>model\n<|tool_call>{}<tool_call|>",
+        "\U0001f527 TOOL_CALL: {}",
+        "**TOOL_CALL**: {}",
+        "TOOL_CALL__: {}",
+        "TOOL\\_CALL: {}",
+        "[TOOL_CALL: {}]",
+        "<TOOL_CALL>{}</TOOL_CALL>",
+        "[TOOL_CALL] {}",
+        "```tool_use\n{}\n```",
     ]
 )
 

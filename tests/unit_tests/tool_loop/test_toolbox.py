@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import html
 import json
@@ -30,6 +31,7 @@ from langchain_core.tools import (
 from langgraph.types import Command
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic.v1 import BaseModel as BaseModelV1
+from pydantic.v1 import Field as FieldV1
 
 from langchain_gemini_tools import ToolLoop
 from langchain_gemini_tools.errors import InvalidToolError
@@ -62,6 +64,16 @@ class Answer(BaseModel):
 
 def undocumented(text: str) -> str:
     return text
+
+
+def positional(text: str, /) -> str:
+    """Say it again."""
+    return text
+
+
+def unresolved(text: Unknown) -> str:  # type: ignore[name-defined] # noqa: F821
+    """Say it again."""
+    return str(text)
 
 
 @tool
@@ -119,6 +131,10 @@ DECLARATION = {"name": "search", "parameters": {"type": "object"}}
         ([{"name": "search", "type": "custom", "input_schema": {}}], "'search' is only a declar"),
         ([undocumented], "'undocumented' cannot be used as a tool: .*docstring"),
         ([RunnableLambda(echo)], "A RunnableLambda is not a tool.*as_tool"),
+        ([functools.partial(echo, text="x")], "A partial is not a tool.*a function that calls it"),
+        ([positional], "'positional' cannot be used as a tool: it does not accept 'text' by name"),
+        ([abs], "'abs' cannot be used as a tool: it does not accept 'x' by name"),
+        ([unresolved], "'unresolved' cannot be used as a tool: name 'Unknown' is not defined"),
         ([needy], "'needy': the argument 'user' has to be injected. Pass `inject={'user': ...}`"),
         ([aliased], "'aliased': the injected argument 'user' has an alias"),
         ([often_aliased], "'often_aliased': the injected argument 'user' has an alias"),
@@ -433,6 +449,29 @@ async def test_a_command_is_rejected_and_the_messages_are_kept(several: bool) ->
         assert result is not None
         assert tool_texts(result) == [("1", "success", "x")]
         assert [pending["id"] for pending in result.pending] == ["2"]
+
+
+class Shout(BaseModelV1):
+    """LangChain cannot copy a class of Pydantic 1 in which a field has a limit."""
+
+    text: str = FieldV1(max_length=9)
+    user: Annotated[str, InjectedToolArg]
+
+
+@tool(args_schema=Shout)
+def shout(text: str, user: str) -> str:
+    """Say it louder."""
+    return f"{text.upper()}, {user}"
+
+
+def test_a_tool_with_arguments_of_pydantic_v1_is_run() -> None:
+    asked = call("shout", text="hi", user="adam")
+    assert _tool_texts([shout], asked, inject={"user": "eve"}) == [("1", "success", "HI, eve")]
+
+
+def test_a_cached_function_is_run() -> None:
+    cached = functools.lru_cache(echo)
+    assert _tool_texts([cached], call("echo", text="hi")) == [("1", "success", "hi")]
 
 
 def test_injected_arguments_never_come_from_the_model() -> None:

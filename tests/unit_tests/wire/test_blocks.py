@@ -495,7 +495,7 @@ def response(value: Json, **fields: Any) -> Json:
             {"id": "12345678901234567890", "small": -9007199254740992, "x": "1e999", "y": "NaN"},
             id="numbers that a double cannot hold",
         ),
-        pytest.param([], "", id="no blocks"),
+        pytest.param([], [], id="an empty list"),
         pytest.param(["a", "b"], "a\nb", id="a list of texts"),
         pytest.param(
             [{"type": "text", "text": "a", "annotations": None}, "b"], "a\nb", id="text blocks"

@@ -426,6 +426,18 @@ def test_a_call_is_sent_once_and_in_its_place(block: Json, has_tool_calls: bool)
     ]
 
 
+@pytest.mark.parametrize("has_tool_calls", [True, False])
+def test_the_text_of_openais_custom_tool_is_an_argument(has_tool_calls: bool) -> None:
+    block = {"type": "custom_tool_call", "id": "c", "call_id": "a", "name": "search", "input": "q"}
+    calls = [tool_call("a", __arg1="q")] if has_tool_calls else []
+    messages = [ASK, AIMessage([block], tool_calls=calls), result("a", "x")]
+    assert contents(messages) == [
+        user("Look!"),
+        model(call("a", sign=SKIP, __arg1="q")),
+        user(response("a", "x")),
+    ]
+
+
 @pytest.mark.parametrize(
     ("content", "value"),
     [

@@ -17,7 +17,7 @@ from langchain_gemini_tools.wire.schema.clean import (
     clean_response_schema,
     clean_schema,
 )
-from langchain_gemini_tools.wire.schema.python_types import is_generated_title
+from langchain_gemini_tools.wire.schema.read import is_generated_title
 from langchain_gemini_tools.wire.tools.bind import bind_tools
 
 if TYPE_CHECKING:

@@ -22,8 +22,10 @@ from langchain_core.tools import (
     Tool,
     tool,
 )
+from langsmith import traceable
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.v1 import BaseModel as BaseModelV1
+from pydantic.v1 import Field as FieldV1
 from typing_extensions import TypedDict
 
 from langchain_gemini_tools.errors import InvalidToolError
@@ -404,7 +406,7 @@ def test_an_annotation_that_is_not_defined_is_named() -> None:
     def odd(a: Unknown) -> None:  # type: ignore[name-defined]  # noqa: F821
         """Odd."""
 
-    with pytest.raises(InvalidToolError, match=r"'odd'.*'Unknown' is not defined"):
+    with pytest.raises(InvalidToolError, match=r"'odd'.*'Unknown' is not defined\. Import the"):
         bind_tools([odd])
 
 
@@ -667,6 +669,75 @@ def test_a_pydantic_v1_class_is_accepted() -> None:
         "description": "A trip.",
         "parameters": CITY,
     }
+
+
+class Limited(BaseModelV1):
+    """Look it up."""
+
+    city: str = FieldV1(max_length=9)
+    secret: Annotated[str, InjectedToolArg] = "s"
+
+
+def test_fields_of_a_pydantic_v1_class_may_have_limits() -> None:
+    given = StructuredTool(name="f", description="F.", args_schema=Limited)
+    for bound in (bound_function(given), bound_function(Limited)):
+        assert bound["parameters"] == {
+            "type": "object",
+            "properties": {"city": {"type": "string", "maxLength": 9}},
+            "required": ["city"],
+        }
+
+
+def test_a_pydantic_v1_class_without_a_json_form_is_rejected() -> None:
+    class Odd(BaseModelV1):
+        unusual: Unusual
+
+        class Config:
+            arbitrary_types_allowed = True
+
+    with pytest.raises(InvalidToolError, match=r"Odd has no JSON schema: .*'unusual'"):
+        bind_tools([Odd])
+
+
+class WithConfig(BaseTool):
+    """LangChain fills in the config of `_run`, and declares it."""
+
+    name: str = "look"
+    description: str = "Look it up."
+
+    def _run(self, city: str, config: RunnableConfig) -> str:
+        return city
+
+
+def with_optional_config(city: str, config: RunnableConfig | None = None) -> None:
+    """Look it up."""
+
+
+def test_a_config_is_not_declared() -> None:
+    for given in (WithConfig(), with_optional_config, tool(with_optional_config)):
+        assert bound_function(given)["parameters"] == CITY
+    assert WithConfig().invoke({"city": "Oslo"}) == "Oslo"
+
+
+def positional(city: str, /) -> None:
+    """Look it up."""
+
+
+@traceable
+def traced(city: str) -> None:
+    """Look it up."""
+
+
+@traceable
+def traced_with_config(city: str, config: str) -> None:
+    """Look it up."""
+
+
+def test_only_the_arguments_that_the_author_wrote_are_declared() -> None:
+    for function in (positional, traced):
+        for given in (function, tool(function)):
+            assert bound_function(given)["parameters"] == CITY
+    assert [*bound_function(traced_with_config)["parameters"]["properties"]] == ["city", "config"]
 
 
 def test_a_tool_with_one_string_uses_langchains_name_for_it() -> None:

@@ -402,3 +402,8 @@ def test_a_row_is_all_that_a_dialect_needs(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("key", ["toolSpec", "tool_specification", "parameter_definitions"])
 def test_the_keys_of_a_dialect_are_in_one_module(key: str) -> None:
     assert modules_with(key) == {"wire/tools/bind.py"}
+
+
+def test_a_mark_of_what_amazon_should_cache_is_left_out() -> None:
+    given = [{"toolSpec": NAMED}, {"cachePoint": {"type": "default"}}]
+    assert [tool.name for tool in bind_tools(given)] == ["get_weather"]

@@ -65,6 +65,9 @@ MEANINGS: dict[str, tuple[Any, ToolChoice]] = {
     "anthropic any": ({"type": "any"}, ToolChoice("ANY")),
     "anthropic none": ({"type": "none"}, ToolChoice("NONE")),
     "anthropic tool": ({"type": "tool", "name": "search"}, SEARCH),
+    "bedrock auto": ({"auto": {}}, ToolChoice("AUTO")),
+    "bedrock any": ({"any": {}}, ToolChoice("ANY")),
+    "bedrock tool": ({"tool": {"name": "search"}}, SEARCH),
     "gemini": (
         {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["search"]}},
         SEARCH,
@@ -130,6 +133,7 @@ def test_a_bound_tools_name_beats_a_word(word: str) -> None:
         ["search", "serch"],
         {"type": "function", "function": {"name": "serch"}},
         {"type": "tool", "name": "serch"},
+        {"tool": {"name": "serch"}},
         {"mode": "ANY", "allowed_function_names": ["serch"]},
         {"type": "allowed_tools", "mode": "auto", "tools": [{"name": "serch"}]},
     ],
@@ -162,6 +166,12 @@ def test_an_unknown_name_is_rejected_with_the_bound_ones(choice: Any) -> None:
 def test_an_invalid_choice_is_rejected(choice: Any, reason: str) -> None:
     with pytest.raises(InvalidOptionError, match=reason):
         resolve_tool_choice(choice, BOUND, GEMINI_3)
+
+
+@pytest.mark.parametrize("choice", ["google_search", ["search", "googleSearch"]])
+def test_a_tool_that_gemini_runs_cannot_be_required(choice: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="its use cannot be required"):
+        resolve_tool_choice(choice, BOTH_KINDS, GEMINI_3)
 
 
 def test_a_required_call_needs_a_tool() -> None:
