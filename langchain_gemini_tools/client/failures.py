@@ -235,7 +235,10 @@ _PASSING_TLS_ERRORS = (
 """The connection was lost. All other errors of a TLS handshake occur again in the next one."""
 _CONNECT_ERRORS = {"ConnectError", "ProxyError", "TransportError"}
 """Names in the HTTP libraries and in `google.auth`."""
-_REFUSED_BY_PROXY = re.compile(r"4(?!08|29)\d\d\b")
+_REFUSED_BY_PROXY = re.compile(
+    r"4(?!08|29)\d\d\b|Invalid username/password|Requested |.*not allowed by ruleset"
+)
+"""The status of an HTTP proxy, or what the HTTP libraries write about a SOCKS proxy."""
 
 
 def _advice_on_lasting_failure(error: BaseException) -> str | None:
