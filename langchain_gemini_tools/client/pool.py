@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
-import logging
 import os
 import ssl
 import types
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.client.network import guard
 from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.facts.credentials import silence
 from langchain_gemini_tools.facts.locks import ForkSafeLock
 
 if TYPE_CHECKING:
@@ -35,9 +35,6 @@ LIBRARIES = ("httpx2", "httpx")
 SYNC_ONLY = frozenset({"transport", "mounts", "event_hooks"})
 """Not shared with the async client: the library has separate sync and async kinds of these."""
 
-
-_LOGGERS_WITH_SECRETS = ("hpack.hpack", "hpack.table", "httpcore.socks", "httpcore2.socks")
-"""At DEBUG, those of hpack log every header of HTTP/2, the others the password of a SOCKS proxy."""
 
 _ENVIRONMENT = (
     "A variable of the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE or "
@@ -66,7 +63,8 @@ class HttpPool:
         importlib.import_module(self.library.__name__.replace("httpx", "httpcore"))
         shared = {key: value for key, value in client_args.items() if key not in SYNC_ONLY}
         _reject_params(client_args, async_client_args)
-        _keep_secrets_out_of_logs()
+        # They log every header of HTTP/2, and the password of a SOCKS proxy.
+        silence("hpack.hpack", "hpack.table", "httpcore.socks", "httpcore2.socks")
         self._source = "client_args" if client_args or async_client_args else _ENVIRONMENT
         with self._rejecting_bad_args():
             self._sync_args = _complete_args(self.library, client_args, base_url)
@@ -225,15 +223,6 @@ def _choose_library(*arguments: Mapping[str, Any]) -> ModuleType:
     raise InvalidOptionError(
         "google-genai needs httpx2 or httpx, and neither is installed. Install one of them."
     )
-
-
-def _keep_secrets_out_of_logs() -> None:
-    for name in _LOGGERS_WITH_SECRETS:
-        logging.getLogger(name).addFilter(_is_above_debug)
-
-
-def _is_above_debug(record: logging.LogRecord) -> bool:
-    return record.levelno > logging.DEBUG
 
 
 def _reject_params(*given: Mapping[str, Any]) -> None:

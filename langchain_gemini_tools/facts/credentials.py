@@ -1,7 +1,7 @@
 """Credentials: what they look like, which are in use, and the only function that hides them.
 
 Errors, logs, cassettes and traces all call `redact`. To hide another kind of credential, add a row
-to `PATTERNS`.
+to `PATTERNS`. Loggers of other packages that show credentials are silenced.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -464,3 +465,20 @@ class PrivateHeaders(Mapping[str, str]):
 
 def _without_values(names: tuple[str, ...]) -> PrivateHeaders:
     return PrivateHeaders(dict.fromkeys(names, ""), is_complete=False)
+
+
+# Loggers of other packages.
+
+
+def silence(*loggers: str) -> None:
+    """Drop what loggers of other packages say below WARNING, because it contains credentials.
+
+    Args:
+        loggers: Their names. What their children say is not dropped.
+    """
+    for name in loggers:
+        logging.getLogger(name).addFilter(_is_warning)
+
+
+def _is_warning(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.WARNING

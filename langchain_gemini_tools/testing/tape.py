@@ -24,7 +24,7 @@ from vcr.persisters.filesystem import CassetteNotFoundError
 from vcr.record_mode import RecordMode
 from vcr.serialize import deserialize
 
-from langchain_gemini_tools.facts.credentials import REDACTED
+from langchain_gemini_tools.facts.credentials import REDACTED, silence
 from langchain_gemini_tools.facts.environment import environment_secrets
 from langchain_gemini_tools.testing import files
 from langchain_gemini_tools.testing.cassettes import StaleCassetteError
@@ -86,6 +86,7 @@ class Tape(Cassette):  # type: ignore[misc]  # vcrpy has no types
         super().__init__(
             path=path, before_record_request=_unless_ignored(before_record_request), **settings
         )
+        silence("vcr.cassette")  # it logs every response, also that of a token endpoint
         self.file_path = path
         self._lock = threading.RLock()
 
