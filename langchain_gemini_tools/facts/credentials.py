@@ -39,6 +39,10 @@ CREDENTIALS_SECRETS = ("token", "refresh_token", "client_secret", "id_token")
 """Attributes of the credentials of `google.auth`. All but the first are sent to the token endpoint,
 whose errors may quote them."""
 
+_ISSUED = ("access_token", "id_token", "refresh_token")
+_PRESENTED = ("assertion", "client_assertion", "client_secret", "code", "password", "subject_token")
+"""Fields of OAuth (RFC 6749, 7521, 8693): what a token endpoint returns, and what it is sent."""
+
 KEY_HEADER, TOKEN_HEADER = "x-goog-api-key", "authorization"
 _SECRET_HEADERS = re.compile(r"auth|key|token|cookie|secret|password|signature", re.IGNORECASE)
 _HARMLESS_HEADERS = frozenset(
@@ -352,6 +356,12 @@ def private_values(headers: Mapping[Any, Any]) -> list[str]:
         if _SECRET_HEADERS.search(name)
         or (name.lower() not in _HARMLESS_HEADERS and len(value) >= MIN_LENGTH)
     ]
+
+
+def oauth_secrets(fields: Mapping[str, Any]) -> list[str]:
+    """Return the credentials in a request to a token endpoint, or in its response."""
+    names = (*_ISSUED, *_PRESENTED) if "grant_type" in fields else _ISSUED
+    return [value for name in names if isinstance(value := fields.get(name), str)]
 
 
 def argument_secrets(arguments: Mapping[str, Any]) -> list[str]:

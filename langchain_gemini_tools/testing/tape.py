@@ -35,7 +35,7 @@ from langchain_gemini_tools.testing.redaction import (
     Redactor,
     body_bytes,
     credentials_in,
-    credentials_in_tools,
+    credentials_in_body,
     has_credential_name,
     renumber_call_ids,
 )
@@ -54,8 +54,10 @@ REPLAYED = "x-cassette"
 _IGNORED_HOSTS = frozenset(
     {
         "oauth2.googleapis.com",
+        "oauth2.mtls.googleapis.com",
         "accounts.google.com",
         "sts.googleapis.com",
+        "sts.mtls.googleapis.com",
         "iamcredentials.googleapis.com",
         "metadata.google.internal",
         "169.254.169.254",
@@ -328,7 +330,7 @@ def normal_body(request: Any, secrets: Collection[str] = ()) -> Any:
 @functools.lru_cache(maxsize=64)
 def _normal_body(raw: bytes, secrets: tuple[str, ...]) -> Any:
     value = parse_json(raw)
-    redactor = Redactor([*secrets, *credentials_in_tools(value)])
+    redactor = Redactor([*secrets, *credentials_in_body(raw, value)])
     if value is None:
         return redactor.text(raw.decode("utf-8", errors="surrogateescape"))
     if isinstance(value, dict) and value.get("generationConfig") == {}:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
 import pytest
+import requests
 from google.oauth2.credentials import Credentials
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
@@ -222,5 +223,37 @@ def test_a_token_that_is_fetched_during_a_recording_is_not_logged(
         chat = make_model(base_url=server.url, credentials=found, **settings)
         assert chat.invoke("Hello").text == "Sunny"
     assert "send_request_headers" in caplog.text  # DEBUG is on
-    assert token not in caplog.text
-    assert token not in FILE.read_text()
+    for text in (caplog.text, FILE.read_text()):
+        assert not [secret for secret in (token, refresh_token, "opaque-client") if secret in text]
+
+
+@pytest.mark.parametrize("form", ["data", "json"])
+def test_the_secrets_of_an_oauth_exchange_are_not_saved_and_make_no_difference(form: str) -> None:
+    """A tool of an agent gets its own token; the API that it calls quotes that token."""
+    answer = {
+        "access_token": "opaque-token-1/+",
+        "refresh_token": "opaque-token-2",
+        "code": "SUCCESS",
+    }
+
+    def serve(connection: Connection) -> None:
+        while connection.read_request():
+            body = json.dumps(answer).encode()
+            connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+
+    def exchange(client_secret: str) -> Any:
+        fields = {"grant_type": "client_credentials", "client_secret": client_secret, "scope": "a"}
+        body: dict[str, Any] = {form: fields}
+        return requests.post(f"{server.url}/oauth/token", timeout=10, **body).json()
+
+    with RawServer(serve) as server:
+        with cassette(FILE, record_mode="once"):
+            assert exchange("opaque/secret+3") == answer
+        saved = FILE.read_text()
+        assert "opaque" not in saved
+        assert "SUCCESS" in saved
+        with cassette(FILE, record_mode="none"):
+            assert exchange("opaque/secret+3")["access_token"] == "[redacted]"
+        with cassette(FILE, record_mode="none"):
+            assert exchange("another one of CI")["code"] == "SUCCESS"
+        assert len(server.requests) == 1
