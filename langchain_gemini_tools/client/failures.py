@@ -340,6 +340,10 @@ def _explanation(response: httpx.Response, body: bytes) -> str:
     return json.dumps({"error": details})
 
 
+_NOT_KEPT = {"content-encoding", "content-length", "transfer-encoding", "set-cookie"}
+"""Headers of the transport, and cookies: a session of a gateway is a credential."""
+
+
 def _redacted(response: httpx.Response, text: str) -> httpx.Response:
     """Return a response with this text, and without the request's headers, which have the key."""
     sent = response.request
@@ -347,7 +351,7 @@ def _redacted(response: httpx.Response, text: str) -> httpx.Response:
     headers = [
         (name, redact(value, secrets))
         for name, value in response.headers.multi_items()
-        if name not in {"content-encoding", "content-length", "transfer-encoding"}
+        if name not in _NOT_KEPT
     ]
     request = type(sent)(sent.method, sent.url)
     return type(response)(response.status_code, headers=headers, text=text, request=request)
