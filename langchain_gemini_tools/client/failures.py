@@ -362,9 +362,14 @@ def unreadable_error(response: httpx.Response, body: bytes) -> UnreadableRespons
     shown = _redacted_text(response, body)[:_SHOWN_LENGTH]
     kind = response.headers.get("content-type", "no content type")
     kind = redact(kind, _secrets_in_request(response.request))
+    advice = " This is a web page: check base_url and the proxy." if _is_page(shown) else ""
     return UnreadableResponseError(
-        f"The response is not a JSON object ({kind}): {shown!r}", body=shown
+        f"The response is not a JSON object ({kind}): {shown!r}{advice}", body=shown
     )
+
+
+def _is_page(text: str) -> bool:
+    return text.lstrip().lower().startswith(("<!doctype html", "<html"))
 
 
 def encoding_error(response: httpx.Response, encoding: str) -> UnreadableResponseError:
