@@ -84,6 +84,8 @@ class HttpPool:
                 f"{self._source} is not valid: the address of the proxy is not a URL. Write "
                 "characters such as '/' and '@' in its password as %2F and %40."
             ) from None
+        except ImportError as error:  # of what HTTP/2 or a SOCKS proxy needs
+            raise InvalidOptionError(f"{self._source} cannot be used: {error}") from error
         except (TypeError, ValueError, OSError) as error:
             raise InvalidOptionError(f"{self._source} is not valid: {error}") from error
 

@@ -7,6 +7,7 @@ import json
 import logging
 import socket
 import ssl
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -362,3 +363,19 @@ async def test_a_socks_proxy_that_refuses_is_not_asked_twice(
         await chat.aclose()
         assert proxy.connections == 1
     assert not e.value.is_retryable
+
+
+@rotated(way=WAYS)
+@pytest.mark.parametrize("by", ["argument", "environment"])
+async def test_a_package_that_a_socks_proxy_needs_is_named(
+    *, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch, library: str, way: str, by: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "socksio", None)  # not installed
+    url = f"socks5://user:{quote(PASSWORD, safe='')}@127.0.0.1:9"
+    if by == "environment":
+        monkeypatch.setenv("ALL_PROXY", url)
+    args = {"proxy": url} if by == "argument" else {}
+    source = "client_args" if by == "argument" else "ALL_PROXY"
+    with pytest.raises(errors.InvalidOptionError, match=f"{source}.*cannot be used.*socksio") as e:
+        await ask(make_model(base_url="http://gemini.test", client_args=args), way)
+    assert "word" not in str(e.value)
