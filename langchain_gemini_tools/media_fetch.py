@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import logging
 import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
@@ -271,6 +273,7 @@ async def _fetch_missing(
 async def _fetch_wanted(
     client: Any, url: str, wanted: _Wanted, budget: _Budget
 ) -> _File | MediaFetchError:
+    _is_fetching.set(True)  # in this task only
     try:
         return await _fetch(client, url, wanted.declared, budget)
     except MediaFetchError as error:
@@ -286,6 +289,17 @@ def _timed_out(urls: Collection[str], limits: FetchLimits) -> MediaFetchError:
         f"{names} {verb} not fetched within {limits.timeout_seconds:g} s. "
         "Increase FetchLimits.timeout_seconds, or send the bytes."
     )
+
+
+_is_fetching: ContextVar[bool] = ContextVar("gemini_fetch", default=False)
+
+
+def _shorten_addresses(record: logging.LogRecord) -> bool:
+    """Log the addresses of files as errors show them: the query may be a signature."""
+    if _is_fetching.get() and isinstance(record.args, tuple):
+        texts = [(str(value), value) for value in record.args]
+        record.args = tuple(shown(text) if "://" in text else value for text, value in texts)
+    return True
 
 
 class _Budget:
@@ -420,6 +434,7 @@ def _guarded_client(limits: FetchLimits) -> Any:
             "trace": None if is_allowed else _reject_local_ipv6
         }
 
+    logging.getLogger("httpx").addFilter(_shorten_addresses)
     return make_client(
         policy,
         event_hooks={"request": [check]},

@@ -33,6 +33,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from langchain_gemini_tools.binding import TOOL_OPTIONS, GeminiBinding, Method, Parsed
 from langchain_gemini_tools.errors import InvalidOptionError, InvalidToolError
+from langchain_gemini_tools.facts.finish_reasons import finish_of
 from langchain_gemini_tools.options import resolve, spelled_as_fields
 from langchain_gemini_tools.prompted.tool_arguments import find_mismatch
 from langchain_gemini_tools.wire.generation import JSON, OUTPUT_FORMATS
@@ -416,16 +417,37 @@ def _parse_json(parse: Callable[..., Any], result: list[Generation], *, partial:
 
 
 def _check_whole(generation: Generation) -> None:
-    """Reject truncated JSON, which core's parsers complete. They ignore what follows a value."""
+    """Reject JSON that was truncated or withheld. Core's parsers complete and accept it.
+
+    Core also ignores what follows a value.
+    """
     decoder = json.JSONDecoder(strict=False)
     try:
-        parse_json_markdown(
+        value = parse_json_markdown(
             generation.text.strip(), parser=lambda text: decoder.raw_decode(text)[0]
         )
     except ValueError:
         reason = _finish_reason(generation) or "no finish reason"
         text = f"The response ended with {reason} and without complete JSON: {generation.text}"
         raise _unreadable(generation, text) from None
+    if explanation := _why_not_whole(generation, value):
+        raise _unreadable(generation, f"{explanation} Its JSON is not used: {generation.text}")
+
+
+def _why_not_whole(generation: Generation, value: object) -> str | None:
+    """Return why a value is not the model's answer, although it is complete JSON.
+
+    After a token limit, an object is whole if its brackets are closed, but a number may go on.
+    """
+    if not isinstance(message := getattr(generation, "message", None), AIMessage):
+        return None
+    if reason := message.response_metadata.get("block_reason"):
+        return f"The prompt was blocked: {reason}."
+    finish = finish_of(message)
+    may_be_used = {"unspecified"} if type(value) in (int, float) else {"unspecified", "truncated"}
+    if finish.is_complete or finish.outcome in may_be_used:
+        return None
+    return f"The response ended with {finish.name}. {finish.explanation}"
 
 
 def _unreadable(generation: Generation, text: str) -> OutputParserException:

@@ -235,7 +235,10 @@ _PASSING_TLS_ERRORS = (
 """The connection was lost. All other errors of a TLS handshake occur again in the next one."""
 _CONNECT_ERRORS = {"ConnectError", "ProxyError", "TransportError"}
 """Names in the HTTP libraries and in `google.auth`."""
-_REFUSED_BY_PROXY = re.compile(r"4(?!08|29)\d\d\b")
+_REFUSED_BY_PROXY = re.compile(
+    r"4(?!08|29)\d\d\b|Invalid username/password|Requested |.*not allowed by ruleset"
+)
+"""The status of an HTTP proxy, or what the HTTP libraries write about a SOCKS proxy."""
 
 
 def _advice_on_lasting_failure(error: BaseException) -> str | None:
@@ -337,6 +340,10 @@ def _explanation(response: httpx.Response, body: bytes) -> str:
     return json.dumps({"error": details})
 
 
+_NOT_KEPT = {"content-encoding", "content-length", "transfer-encoding", "set-cookie"}
+"""Headers of the transport, and cookies: a session of a gateway is a credential."""
+
+
 def _redacted(response: httpx.Response, text: str) -> httpx.Response:
     """Return a response with this text, and without the request's headers, which have the key."""
     sent = response.request
@@ -344,7 +351,7 @@ def _redacted(response: httpx.Response, text: str) -> httpx.Response:
     headers = [
         (name, redact(value, secrets))
         for name, value in response.headers.multi_items()
-        if name not in {"content-encoding", "content-length", "transfer-encoding"}
+        if name not in _NOT_KEPT
     ]
     request = type(sent)(sent.method, sent.url)
     return type(response)(response.status_code, headers=headers, text=text, request=request)
@@ -355,9 +362,14 @@ def unreadable_error(response: httpx.Response, body: bytes) -> UnreadableRespons
     shown = _redacted_text(response, body)[:_SHOWN_LENGTH]
     kind = response.headers.get("content-type", "no content type")
     kind = redact(kind, _secrets_in_request(response.request))
+    advice = " This is a web page: check base_url and the proxy." if _is_page(shown) else ""
     return UnreadableResponseError(
-        f"The response is not a JSON object ({kind}): {shown!r}", body=shown
+        f"The response is not a JSON object ({kind}): {shown!r}{advice}", body=shown
     )
+
+
+def _is_page(text: str) -> bool:
+    return text.lstrip().lower().startswith(("<!doctype html", "<html"))
 
 
 def encoding_error(response: httpx.Response, encoding: str) -> UnreadableResponseError:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.client.network import guard
 from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.facts.credentials import silence
 from langchain_gemini_tools.facts.locks import ForkSafeLock
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class HttpPool:
         importlib.import_module(self.library.__name__.replace("httpx", "httpcore"))
         shared = {key: value for key, value in client_args.items() if key not in SYNC_ONLY}
         _reject_params(client_args, async_client_args)
+        # They log every header of HTTP/2, and the password of a SOCKS proxy.
+        silence("hpack.hpack", "hpack.table", "httpcore.socks", "httpcore2.socks")
         self._source = "client_args" if client_args or async_client_args else _ENVIRONMENT
         with self._rejecting_bad_args():
             self._sync_args = _complete_args(self.library, client_args, base_url)
@@ -81,6 +84,8 @@ class HttpPool:
                 f"{self._source} is not valid: the address of the proxy is not a URL. Write "
                 "characters such as '/' and '@' in its password as %2F and %40."
             ) from None
+        except ImportError as error:  # of what HTTP/2 or a SOCKS proxy needs
+            raise InvalidOptionError(f"{self._source} cannot be used: {error}") from error
         except (TypeError, ValueError, OSError) as error:
             raise InvalidOptionError(f"{self._source} is not valid: {error}") from error
 

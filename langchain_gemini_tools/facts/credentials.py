@@ -1,7 +1,7 @@
 """Credentials: what they look like, which are in use, and the only function that hides them.
 
 Errors, logs, cassettes and traces all call `redact`. To hide another kind of credential, add a row
-to `PATTERNS`.
+to `PATTERNS`. Loggers of other packages that show credentials are silenced.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -37,6 +38,10 @@ AMBIGUOUS_PARAMETERS = frozenset({"key", "token"})
 CREDENTIALS_SECRETS = ("token", "refresh_token", "client_secret", "id_token")
 """Attributes of the credentials of `google.auth`. All but the first are sent to the token endpoint,
 whose errors may quote them."""
+
+_ISSUED = ("access_token", "id_token", "refresh_token")
+_PRESENTED = ("assertion", "client_assertion", "client_secret", "code", "password", "subject_token")
+"""Fields of OAuth (RFC 6749, 7521, 8693): what a token endpoint returns, and what it is sent."""
 
 KEY_HEADER, TOKEN_HEADER = "x-goog-api-key", "authorization"
 _SECRET_HEADERS = re.compile(r"auth|key|token|cookie|secret|password|signature", re.IGNORECASE)
@@ -353,6 +358,12 @@ def private_values(headers: Mapping[Any, Any]) -> list[str]:
     ]
 
 
+def oauth_secrets(fields: Mapping[str, Any]) -> list[str]:
+    """Return the credentials in a request to a token endpoint, or in its response."""
+    names = (*_ISSUED, *_PRESENTED) if "grant_type" in fields else _ISSUED
+    return [value for name in names if isinstance(value := fields.get(name), str)]
+
+
 def argument_secrets(arguments: Mapping[str, Any]) -> list[str]:
     """Return what may be a credential in the arguments of an HTTP client.
 
@@ -464,3 +475,20 @@ class PrivateHeaders(Mapping[str, str]):
 
 def _without_values(names: tuple[str, ...]) -> PrivateHeaders:
     return PrivateHeaders(dict.fromkeys(names, ""), is_complete=False)
+
+
+# Loggers of other packages.
+
+
+def silence(*loggers: str) -> None:
+    """Drop what loggers of other packages say below WARNING, because it contains credentials.
+
+    Args:
+        loggers: Their names. What their children say is not dropped.
+    """
+    for name in loggers:
+        logging.getLogger(name).addFilter(_is_warning)
+
+
+def _is_warning(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.WARNING

@@ -102,6 +102,8 @@ _CODE_OF_WORD = {"invalid_request": 400, "gateway_timeout": 504} | {
 _OUT_OF_FUNDS = re.compile(r"credits are depleted|exceeded its (monthly )?spending cap")
 
 _FIELDS = ("code", "details", "message", "status")
+_EXPLANATIONS = ("message", "error_description", "detail")
+"""Fields in which gateways explain the word in `error`."""
 _SHOWN_LENGTH = 300
 
 
@@ -225,7 +227,16 @@ def _error_object(details: Any) -> JsonObject:
     if not isinstance(details, dict):
         return {}
     error = details.get("error", details)
-    return error if isinstance(error, dict) else {"message": str(error)}
+    return error if isinstance(error, dict) else _flagged_error(details, error)
+
+
+def _flagged_error(details: JsonObject, error: object) -> JsonObject:
+    """Return an error that is a word or a flag, with what a gateway writes beside it."""
+    beside = {name: value for name, value in details.items() if name != "error"}
+    if not isinstance(error, str):
+        return beside or {"message": str(error)}
+    explanations = (_text(beside.get(name)) for name in _EXPLANATIONS)
+    return {"message": ": ".join([error, *filter(None, explanations)])}
 
 
 def _other_fields(error: JsonObject) -> str | None:

@@ -28,6 +28,7 @@ from langchain_gemini_tools.facts.credentials import (
     forms,
     is_credential,
     kinds_in,
+    oauth_secrets,
     private_values,
     redact,
     redact_json,
@@ -157,9 +158,11 @@ def credentials_in(headers: Mapping[str, Any], uri: str = "") -> list[str]:
     return private_values(headers) + credentials_in_address(uri)
 
 
-def credentials_in_tools(body: object) -> list[str]:
-    """Return the credentials in the tools of a request, such as the headers of MCP servers."""
-    return [*_credentials_in(body.get("tools"))] if isinstance(body, dict) else []
+def credentials_in_body(raw: bytes, value: object) -> list[str]:
+    """Return the credentials in tools, such as headers of MCP servers, and in OAuth's fields."""
+    if isinstance(value, dict):
+        return [*_credentials_in(value.get("tools")), *oauth_secrets(value)]
+    return oauth_secrets(dict(parse_qsl(raw.decode("latin-1")))) if b"grant_type=" in raw else []
 
 
 def _credentials_in(value: object) -> Iterator[str]:
@@ -327,7 +330,9 @@ def render_recording(cassette: JsonObject, serializer: Any, secrets: Iterable[st
     values = [*secrets, *environment_secrets()]
     for request in cassette["requests"]:
         values += credentials_in(request.headers)
-        values += credentials_in_tools(parse_json(body_bytes(request)))
+    bodies = [*map(body_bytes, cassette["requests"])]
+    bodies += [_decode_content(response)[0] for response in cassette["responses"]]
+    values += [v for raw in bodies for v in credentials_in_body(raw, parse_json(raw))]
     maybe = [v for request in cassette["requests"] for v in credentials_in_address(request.uri)]
     redactor = Redactor(values, maybe)
     responses = [_redact_response(response, redactor) for response in cassette["responses"]]

@@ -24,7 +24,7 @@ from vcr.persisters.filesystem import CassetteNotFoundError
 from vcr.record_mode import RecordMode
 from vcr.serialize import deserialize
 
-from langchain_gemini_tools.facts.credentials import REDACTED
+from langchain_gemini_tools.facts.credentials import REDACTED, silence
 from langchain_gemini_tools.facts.environment import environment_secrets
 from langchain_gemini_tools.testing import files
 from langchain_gemini_tools.testing.cassettes import StaleCassetteError
@@ -35,7 +35,7 @@ from langchain_gemini_tools.testing.redaction import (
     Redactor,
     body_bytes,
     credentials_in,
-    credentials_in_tools,
+    credentials_in_body,
     has_credential_name,
     renumber_call_ids,
 )
@@ -54,8 +54,10 @@ REPLAYED = "x-cassette"
 _IGNORED_HOSTS = frozenset(
     {
         "oauth2.googleapis.com",
+        "oauth2.mtls.googleapis.com",
         "accounts.google.com",
         "sts.googleapis.com",
+        "sts.mtls.googleapis.com",
         "iamcredentials.googleapis.com",
         "metadata.google.internal",
         "169.254.169.254",
@@ -86,6 +88,7 @@ class Tape(Cassette):  # type: ignore[misc]  # vcrpy has no types
         super().__init__(
             path=path, before_record_request=_unless_ignored(before_record_request), **settings
         )
+        silence("vcr.cassette")  # it logs every response, also that of a token endpoint
         self.file_path = path
         self._lock = threading.RLock()
 
@@ -327,7 +330,7 @@ def normal_body(request: Any, secrets: Collection[str] = ()) -> Any:
 @functools.lru_cache(maxsize=64)
 def _normal_body(raw: bytes, secrets: tuple[str, ...]) -> Any:
     value = parse_json(raw)
-    redactor = Redactor([*secrets, *credentials_in_tools(value)])
+    redactor = Redactor([*secrets, *credentials_in_body(raw, value)])
     if value is None:
         return redactor.text(raw.decode("utf-8", errors="surrogateescape"))
     if isinstance(value, dict) and value.get("generationConfig") == {}:

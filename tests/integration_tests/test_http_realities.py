@@ -1,14 +1,16 @@
-"""HTTP as it is found elsewhere: HTTP/2, and a proxy between the model and the API."""
+"""HTTP as it is found elsewhere: HTTP/2, and proxies between the model and the API."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import socket
 import ssl
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -117,6 +119,22 @@ async def test_http2_is_spoken_over_one_connection(http2: Any, library: str, way
         assert [message.text for message in both] == ["Sunny", "Sunny"]
         await chat.aclose()
         assert server.connections <= 2  # one of the threads, one of the event loop
+
+
+@rotated(way=WAYS)
+async def test_no_header_of_http2_is_logged(
+    http2: Any, caplog: pytest.LogCaptureFixture, library: str, way: str
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    server, chat = http2(lambda _, streams: _sunny(streams), additional_headers={"x-team": "blue"})
+    with server:
+        for _ in range(2):
+            assert (await ask(chat, way)).text == "Sunny"
+        await chat.aclose()
+    assert "send_request_headers" in caplog.text  # DEBUG is on
+    assert API_KEY not in caplog.text
+    assert "x-team" not in caplog.text
+    assert not [record for record in caplog.records if record.name.startswith("hpack")]
 
 
 ERROR = json.dumps({"error": {"code": 503, "message": "Overloaded", "status": "UNAVAILABLE"}})
@@ -277,3 +295,87 @@ async def test_the_timeout_ends_a_proxy_that_drips_its_answer(
         with pytest.raises(errors.GeminiTimeoutError, match=r"within 0\.5 s"):
             await ask(chat, way)
         await chat.aclose()
+
+
+PASSWORD = "pass/word+of=socks"
+
+
+class SocksProxy(RawServer):
+    """A SOCKS5 proxy that asks for a password, with the API behind it."""
+
+    def __init__(self, reply_code: int = 0) -> None:
+        super().__init__(self._serve_socks)
+        self._reply_code = reply_code
+
+    def _serve_socks(self, connection: Connection) -> None:
+        peer = connection.peer
+        peer.recv(257)  # the ways to log in
+        peer.sendall(b"\x05\x02")
+        is_right = peer.recv(513).endswith(PASSWORD.encode())
+        peer.sendall(b"\x01" + bytes([not is_right]))
+        peer.recv(262)  # the address
+        peer.sendall(b"\x05" + bytes([self._reply_code]) + b"\x00\x01" + bytes(6))
+        _sunny_server(connection)
+
+    def url_for(self, login: str) -> str:
+        return f"socks5://{login}{self.address}"
+
+
+@rotated(way=WAYS)
+@pytest.mark.parametrize("by", ["argument", "environment"])
+async def test_the_password_of_a_socks_proxy_is_not_logged(
+    *,
+    make_model: MakeModel,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    library: str,
+    way: str,
+    by: str,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with SocksProxy() as proxy:
+        url = proxy.url_for(f"user:{quote(PASSWORD, safe='')}@")
+        args: dict[str, Any] = {"proxy": url} if by == "argument" else {}
+        if by == "environment":
+            monkeypatch.setenv("ALL_PROXY", url)
+        chat = make_model(base_url="http://gemini.test", client_args=args)
+        assert (await ask(chat, way)).text == "Sunny"
+        await chat.aclose()
+    assert "send_request_headers" in caplog.text  # DEBUG is on
+    assert "word+of" not in caplog.text
+    assert "word%2Bof" not in caplog.text
+
+
+@rotated(way=WAYS)
+@pytest.mark.parametrize(
+    ("login", "reply_code"),
+    [("user:a-wrong-one@", 0), ("", 0), (f"user:{quote(PASSWORD, safe='')}@", 2)],
+    ids=["wrong password", "no password", "rule"],
+)
+async def test_a_socks_proxy_that_refuses_is_not_asked_twice(
+    *, make_model: MakeModel, library: str, way: str, login: str, reply_code: int
+) -> None:
+    with SocksProxy(reply_code) as proxy:
+        args = {"proxy": proxy.url_for(login)}
+        chat = make_model(base_url="http://gemini.test", client_args=args, max_retries=6)
+        with pytest.raises(errors.GeminiConnectionError, match="its credentials") as e:
+            await ask(chat, way)
+        await chat.aclose()
+        assert proxy.connections == 1
+    assert not e.value.is_retryable
+
+
+@rotated(way=WAYS)
+@pytest.mark.parametrize("by", ["argument", "environment"])
+async def test_a_package_that_a_socks_proxy_needs_is_named(
+    *, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch, library: str, way: str, by: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "socksio", None)  # not installed
+    url = f"socks5://user:{quote(PASSWORD, safe='')}@127.0.0.1:9"
+    if by == "environment":
+        monkeypatch.setenv("ALL_PROXY", url)
+    args = {"proxy": url} if by == "argument" else {}
+    source = "client_args" if by == "argument" else "ALL_PROXY"
+    with pytest.raises(errors.InvalidOptionError, match=f"{source}.*cannot be used.*socksio") as e:
+        await ask(make_model(base_url="http://gemini.test", client_args=args), way)
+    assert "word" not in str(e.value)

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import gzip
+import logging
 import pickle
 import socket
 import threading
@@ -272,6 +273,19 @@ def test_no_cookie_is_stored_or_sent_back(make_model: MakeModel, files: Files) -
     make_model(fetch_urls=LOCAL).invoke([picture(url)])
     assert [path for path, _ in files.asked] == ["/moved", "/cat"]
     assert [headers for _, headers in files.asked if "cookie" in headers] == []
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_the_signature_of_an_address_is_not_logged(
+    make_model: MakeModel, files: Files, caplog: pytest.LogCaptureFixture, way: str
+) -> None:
+    caplog.set_level(logging.INFO)
+    cat = files.has("/cat", PNG, content_type="image/png")
+    url = files.has("/moved", b"", 302, location=f"{cat}?X-Amz-Signature=5160a7")
+    await send(make_model(fetch_urls=LOCAL), way, [picture(f"{url}?sig=f00d")])
+    assert [path for path, _ in files.asked] == ["/moved?sig=f00d", "/cat?X-Amz-Signature=5160a7"]
+    assert f'GET {url} "HTTP/1.0 302 Found"' in caplog.text
+    assert f'GET {cat} "HTTP/1.0 200 OK"' in caplog.text
 
 
 def test_plain_http_is_rejected_unless_it_is_allowed(make_model: MakeModel, files: Files) -> None:

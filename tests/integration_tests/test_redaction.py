@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import json
 import logging
 import pickle
 import re
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
 import pytest
+import requests
+from google.oauth2.credentials import Credentials
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_gemini_tools import errors, trace
@@ -19,6 +22,7 @@ from langchain_gemini_tools.facts.credentials import Pattern
 from langchain_gemini_tools.testing import cassette
 from langchain_gemini_tools.testing.fake import faults
 from tests.integration_tests.invoking import raw
+from tests.integration_tests.raw_server import SUNNY, Connection, RawServer
 from tests.integration_tests.taping import FILE, interactions
 
 if TYPE_CHECKING:
@@ -193,3 +197,63 @@ def test_a_thought_signature_is_saved_as_it_is(places: Places) -> None:
         places.model.invoke("Hello")
     (found,) = interactions()
     assert found["response"]["body"]["json"]["candidates"] == [candidate]
+
+
+def test_a_token_that_is_fetched_during_a_recording_is_not_logged(
+    make_model: MakeModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    token, refresh_token = "opaque-access-token-7", "opaque-refresh-token-8"
+
+    def serve(connection: Connection) -> None:
+        while head := connection.read_request():
+            found = {"access_token": token} if head.startswith(b"POST /token") else SUNNY
+            body = json.dumps(found).encode()
+            connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+
+    caplog.set_level(logging.DEBUG)
+    with RawServer(serve) as server, cassette(FILE, record_mode="once"):
+        found = Credentials(  # type: ignore[no-untyped-call]
+            None,
+            refresh_token=refresh_token,
+            token_uri=f"{server.url}/token",
+            client_id="c",
+            client_secret="opaque-client-secret-9",
+        )
+        settings = {"api_key": None, "vertexai": True, "project": "p", "location": "l"}
+        chat = make_model(base_url=server.url, credentials=found, **settings)
+        assert chat.invoke("Hello").text == "Sunny"
+    assert "send_request_headers" in caplog.text  # DEBUG is on
+    for text in (caplog.text, FILE.read_text()):
+        assert not [secret for secret in (token, refresh_token, "opaque-client") if secret in text]
+
+
+@pytest.mark.parametrize("form", ["data", "json"])
+def test_the_secrets_of_an_oauth_exchange_are_not_saved_and_make_no_difference(form: str) -> None:
+    """A tool of an agent gets its own token; the API that it calls quotes that token."""
+    answer = {
+        "access_token": "opaque-token-1/+",
+        "refresh_token": "opaque-token-2",
+        "code": "SUCCESS",
+    }
+
+    def serve(connection: Connection) -> None:
+        while connection.read_request():
+            body = json.dumps(answer).encode()
+            connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+
+    def exchange(client_secret: str) -> Any:
+        fields = {"grant_type": "client_credentials", "client_secret": client_secret, "scope": "a"}
+        body: dict[str, Any] = {form: fields}
+        return requests.post(f"{server.url}/oauth/token", timeout=10, **body).json()
+
+    with RawServer(serve) as server:
+        with cassette(FILE, record_mode="once"):
+            assert exchange("opaque/secret+3") == answer
+        saved = FILE.read_text()
+        assert "opaque" not in saved
+        assert "SUCCESS" in saved
+        with cassette(FILE, record_mode="none"):
+            assert exchange("opaque/secret+3")["access_token"] == "[redacted]"
+        with cassette(FILE, record_mode="none"):
+            assert exchange("another one of CI")["code"] == "SUCCESS"
+        assert len(server.requests) == 1

@@ -304,6 +304,19 @@ async def test_a_failure_shows_no_secret_anywhere(
     search(caller, [record.getMessage() for record in logged], handler.received, runs.runs)
 
 
+@rotated(way=WAYS)
+async def test_a_cookie_of_a_server_is_in_no_error_and_no_trace(
+    *, emulator: Emulator, make_model: MakeModel, library: str, way: str
+) -> None:
+    """LangChain traces the headers of a failed response."""
+    emulator.reply(fault=raw(403, {"error": {"message": "No."}}, **{"set-cookie": f"s={GATEWAY}"}))
+    traced = Runs()
+    with pytest.raises(errors.GeminiPermissionError) as raised:
+        await ask(make_model(), way, config={"callbacks": [traced]})
+    assert "'status_code': 403" in str(traced.runs)
+    search(Caller({}, {}, [GATEWAY]), traced.runs, *shown(raised.value))
+
+
 @every_caller
 @pytest.mark.parametrize("way", ["ainvoke", "astream"])
 async def test_a_call_that_is_given_up_shows_no_secret(

@@ -194,6 +194,18 @@ def test_a_delay_may_be_a_date() -> None:
         pytest.param("", "Bad Gateway", id="empty"),
         pytest.param('[{"error": {"message": "in a list"}}]', "in a list", id="list"),
         pytest.param('{"error": "only words"}', "only words", id="words"),
+        pytest.param('{"error": true, "message": "Too many."}', "Too many.", id="flag"),
+        pytest.param('{"error": true}', "True", id="flag-alone"),
+        pytest.param(
+            '{"error": "bad_token", "error_description": "It has expired."}',
+            "bad_token: It has expired.",
+            id="word-and-description",
+        ),
+        pytest.param(
+            '{"status": 500, "error": "Internal Server Error", "message": "No route."}',
+            "Internal Server Error: No route.",
+            id="word-and-message",
+        ),
         pytest.param('{"message": "flat"}', "flat", id="flat"),
         pytest.param('{"detail": "Not Found"}', '{"detail": "Not Found"}', id="no-message"),
         pytest.param('{"error": {"type": "x", "code": 7}}', '{"type": "x"}', id="only-a-type"),

@@ -44,6 +44,41 @@ def test_a_stream_of_json_that_was_cut_ends_with_an_error(schema: Any, reason: s
 
 
 @every_schema
+@pytest.mark.parametrize(
+    "ending",
+    [
+        {"finish_reason": "SAFETY"},
+        {"finish_reason": "RECITATION"},
+        {"finish_reason": "NEVER_SEEN", "model_provider": "google_genai"},
+        {"finish_reason": "STOP", "block_reason": "PROHIBITED_CONTENT"},
+    ],
+)
+def test_whole_json_of_a_response_that_was_withheld_is_not_used(schema: Any, ending: Any) -> None:
+    answer = AIMessage(OSLO, response_metadata=ending)
+    reason = ending.get("block_reason") or ending["finish_reason"]
+    with pytest.raises(OutputParserException, match=f"{reason}.*is not used"):
+        json_parser(schema).invoke(answer)
+    pieces = [AIMessageChunk(content=OSLO), AIMessageChunk(content="", response_metadata=ending)]
+    with pytest.raises(OutputParserException, match=f"{reason}.*is not used"):
+        list(json_parser(schema).transform(iter(pieces)))
+
+
+@every_schema
+@pytest.mark.parametrize("reason", ["MAX_TOKENS", "STOP", "length", "end_turn", "a word of others"])
+def test_an_object_with_closed_brackets_is_whole_after_a_limit(schema: Any, reason: str) -> None:
+    answer = AIMessage(OSLO, response_metadata={"finish_reason": reason})
+    assert dict(json_parser(schema).invoke(answer)) == {"name": "Oslo", "people": 7}
+
+
+def test_a_number_before_a_limit_may_go_on() -> None:
+    cut = AIMessage("12", response_metadata={"finish_reason": "MAX_TOKENS"})
+    with pytest.raises(OutputParserException, match=r"MAX_TOKENS.*is not used: 12"):
+        json_parser(int).invoke(cut)
+    whole = AIMessage("12", response_metadata={"finish_reason": "STOP"})
+    assert json_parser(int).invoke(whole) == 12
+
+
+@every_schema
 def test_json_without_a_reason_has_to_be_whole_as_well(schema: Any) -> None:
     with pytest.raises(OutputParserException):
         json_parser(schema).invoke(AIMessage(CUT))

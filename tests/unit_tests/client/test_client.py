@@ -408,8 +408,9 @@ def test_an_error_with_status_200_is_an_error(way: str, body: Any) -> None:
     "body", [b"<html>\n<p>log in</p></html>", b'data: {"a": }\n\n', b"data: 7\n\n", b"\xff\xfe"]
 )
 def test_what_is_not_json_is_unreadable(way: str, body: bytes) -> None:
-    with pytest.raises(UnreadableResponseError, match="not a JSON object"):
+    with pytest.raises(UnreadableResponseError, match="not a JSON object") as raised:
         run(answering(body), way)
+    assert ("This is a web page: check base_url" in str(raised.value)) is (b"html" in body)
 
 
 @pytest.mark.parametrize("way", ["send", "asend"])
