@@ -15,7 +15,16 @@ from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.testing.fake.responses import Cut, JsonObject, Outgoing, Refusal, whole
+from langchain_gemini_tools.testing.fake.responses import (
+    Cut,
+    JsonObject,
+    Outgoing,
+    Refusal,
+    read_page,
+    reading,
+    whole,
+)
+from langchain_gemini_tools.testing.fake.rules.payload import read_payload
 from langchain_gemini_tools.testing.fake.vertex_batches import (
     RPC_CODES,
     VERTEX_TIME,
@@ -252,6 +261,8 @@ class Batches:
                 return whole(200, self._file(name).data, "application/jsonl")
             case "get_file":
                 return whole(200, self._file(name).describe(url))
+            case "list_files":
+                return whole(200, self._list_files(request, url))
             case _:
                 del self.files[self._file(name).name]
                 return whole(200, {})
@@ -286,7 +297,8 @@ class Batches:
         return self.files[name]
 
     def _create(self, request: Request) -> FakeBatch:
-        batch = (request.body or {}).get("batch") or {}
+        body = read_payload(request.raw, message="BatchGenerateContentRequest")
+        batch = body.get("batch") or {}
         source = batch.get("inputConfig") or {}
         if file_name := source.get("fileName"):
             items = list(_read_lines(self._file(file_name).data))
@@ -294,7 +306,8 @@ class Batches:
             if len(request.raw) > _MAX_INLINE_BYTES:
                 raise Refusal("Request payload size exceeds the limit.", 400, evidence="inferred")
             inline = (source.get("requests") or {}).get("requests") or []
-            items = [({"metadata": each.get("metadata")}, each["request"]) for each in inline]
+            with reading():
+                items = [({"metadata": each.get("metadata")}, each["request"]) for each in inline]
         if not items:
             raise Refusal("The batch has no requests.", 400, evidence="inferred")
         self.created += 1
@@ -395,8 +408,7 @@ class Batches:
     def _list(self, request: Request) -> JsonObject:
         """Newest first, without outputs (SDK, notebook; not recorded)."""
         query = request.query
-        start = int(query.get("pageToken") or 0)
-        size = int(query.get("pageSize") or 50)
+        start, size = read_page(query)
         is_vertex = request.backend == "vertex"
         jobs = [
             job for job in reversed(self.jobs.values()) if isinstance(job, VertexBatch) == is_vertex
@@ -412,6 +424,13 @@ class Batches:
             page["nextPageToken"] = str(start + size)
         return page
 
+    def _list_files(self, request: Request, url: str) -> JsonObject:
+        """Recorded for a single file. Newest first, and pages: inferred."""
+        start, size = read_page(request.query)
+        files = [each.describe(url) for each in reversed(self.files.values())]
+        page: JsonObject = {"files": files[start : start + size]} if files else {}
+        return page | ({"nextPageToken": str(start + size)} if start + size < len(files) else {})
+
     def _upload(self, request: Request, url: str) -> Outgoing:
         """Two steps, as recorded: `start` returns an address, `upload, finalize` gets the bytes."""
         command = request.headers.get("x-goog-upload-command", "")
@@ -424,7 +443,12 @@ class Batches:
             address = f"{url}/upload/v1beta/files?upload_id={name}&upload_protocol=resumable"
             headers = {"x-goog-upload-status": "active", "x-goog-upload-url": address}
             return replace(whole(200, b""), headers=headers)
-        upload = self._uploads[request.query["upload_id"]]
+        upload = self._uploads.get(request.query.get("upload_id", ""))
+        if upload is None:
+            words = (
+                "FakeGemini has only resumable uploads: X-Goog-Upload-Command: start comes first."
+            )
+            raise Refusal(words, 501)
         upload.data += request.raw
         if "finalize" not in command:
             return replace(whole(200, b""), headers={"x-goog-upload-status": "active"})

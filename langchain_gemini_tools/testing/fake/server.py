@@ -34,6 +34,7 @@ from langchain_gemini_tools.testing.fake.interactions import Interactions, refus
 from langchain_gemini_tools.testing.fake.request import (
     Request,
     Route,
+    is_of_another_service,
     read_route,
     without_credentials,
 )
@@ -61,6 +62,12 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.testing.fake.ask import Backend
 
+_LISTED = (  # documented as current in November 2026; other names of the same form work as well
+    *("gemini-4-argon", "gemini-3.8-flash", "gemini-3.7-flash", "gemini-3.6-flash"),
+    *("gemini-3.5-flash-lite", "gemini-3.1-pro-preview", "gemini-3-flash-preview"),
+    *("gemma-4-26b-a4b-it", "gemma-4-31b-it"),
+)
+"""The models in the list."""
 API_KEY = "unreal-key-0815"
 ACCESS_TOKEN = "unreal-token-0815"
 
@@ -244,8 +251,7 @@ class Emulator(PlannedFaults):
         with self._lock:
             self.requests.append(request)
             if route is None:
-                page = "<!DOCTYPE html><title>Error 404 (Not Found)!!1</title>"
-                return whole(404, page, "text/html")
+                return self._not_found(method, url.path)
             try:
                 # The id of an upload is a secret itself.
                 if route.method != "upload" or "upload_id" not in query:
@@ -259,6 +265,19 @@ class Emulator(PlannedFaults):
                 return whole(refusal.code, refusal.body)
             except Exception as failure:  # noqa: BLE001 - raised when the `with` block ends
                 return self._fail_to_answer(failure)
+
+    def _not_found(self, method: str, path: str) -> Outgoing:
+        """The response to a path that is not served: Google's page, or what this server lacks."""
+        if not is_of_another_service(path):
+            page = "<!DOCTYPE html><title>Error 404 (Not Found)!!1</title>"
+            return whole(404, page, "text/html")
+        words = (
+            f"FakeGemini does not implement {method} {path}. It has generateContent, streams, "
+            "countTokens, interactions, context caches, batch jobs and files. Replace this call "
+            "in the test in another way."
+        )
+        self.refusals.append(Refusal(words, 501))
+        return whole(501, self.refusals[-1].body)
 
     def _dispatch(self, route: Route, request: Request, query: Mapping[str, str]) -> Outgoing:
         match route.service:
@@ -281,7 +300,8 @@ class Emulator(PlannedFaults):
         if route.method == "create" and route.backend == "gemini":
             payload.check_model(route.name, route.version, "gemini", "generateContent", self.models)
         elif route.method == "create":
-            model = str((request.body or {}).get("model")).rpartition("/")[2]
+            given = request.body if isinstance(request.body, dict) else {}
+            model = str(given.get("model")).rpartition("/")[2]
             if not find_model(model, route.version) and model not in self.models:
                 raise Refusal(f"The PublisherModel {model} does not exist.", 404)
         return self.batches.serve(route.method, request, route.resource, self._url)
@@ -308,7 +328,7 @@ class Emulator(PlannedFaults):
     def _generate(self, route: Route, request: Request) -> Outgoing:
         """The response of a model, or about one."""
         if route.method == "list":
-            return whole(200, {"models": [_describe(Model("gemini-3-flash-preview"))]})
+            return whole(200, {"models": [*map(_describe, self._listed_models(route.version))]})
         model = payload.check_model(
             route.name, route.version, route.backend, route.method, self.models
         )
@@ -331,6 +351,9 @@ class Emulator(PlannedFaults):
         rules.check(ask, self.memory, accepts_foreign=foreign, judge=self._judge)
         payload.check_length(prompt_tokens(ask), self.token_limit)
         return self._respond(ask, request)
+
+    def _listed_models(self, version: str) -> list[Model]:
+        return [find_model(name, version) or Model(name) for name in (*_LISTED, *self.models)]
 
     def _interact(self, route: Route, request: Request) -> Outgoing:
         """The response of the Interactions API."""
