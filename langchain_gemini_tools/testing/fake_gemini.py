@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import logging
 import os
 import sys
 import threading
@@ -40,6 +41,9 @@ _HIDDEN = (
     GATEWAY_VARIABLE,  # other clients would prefer it to the address of the fake
 )
 _PROXY_EXCEPTIONS = ("no_proxy", "NO_PROXY")
+
+
+_logger = logging.getLogger(__name__)
 
 
 class FakeGeminiError(AssertionError):
@@ -174,7 +178,8 @@ class FakeGemini(Emulator):
 
     Attributes:
         requests: Every request, also those that were refused.
-        refusals: Every refusal, with the message of the API in `message`.
+        refusals: Every refusal, with the message of the API in `message`. Where the message does
+            not say what is wrong, `why` does, and a warning is logged.
         warnings: What broke an inferred rule, with `strict=False`.
     """
 
@@ -325,6 +330,11 @@ class FakeGemini(Emulator):
                 f"{type(reply).__name__}. Return a text, a Reply or None."
             )
         return reply
+
+    def _note(self, refusal: Refusal) -> None:
+        super()._note(refusal)
+        if refusal.why and refusal.why != refusal.message:  # what the client gets does not say it
+            _logger.warning("Request %d is refused: %s", len(self.requests), refusal.why)
 
     def _fail_to_answer(self, failure: Exception) -> Outgoing:
         refusal = self._unanswerable(

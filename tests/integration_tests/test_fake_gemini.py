@@ -695,3 +695,18 @@ def test_serve_says_what_is_wrong_with_its_arguments(
         main(["serve", *arguments])
     assert caught.value.code == 2
     assert words in capsys.readouterr().err
+
+
+def test_the_reason_of_a_refusal_without_one_is_logged(
+    gemini: FakeGemini, caplog: pytest.LogCaptureFixture
+) -> None:
+    calling = {"mode": "ANY", "allowed_function_names": ["g"]}
+    config: Any = {
+        "tools": [{"function_declarations": [{"name": "f"}]}],
+        "tool_config": {"function_calling_config": calling},
+    }
+    client = genai.Client()
+    with pytest.raises(genai.errors.ClientError, match="Request contains an invalid argument"):
+        client.models.generate_content(model=MODEL, contents="Hello", config=config)
+    assert gemini.refusals[0].why == "allowedFunctionNames that are not declared: g"
+    assert caplog.messages == [f"Request 1 is refused: {gemini.refusals[0].why}"]

@@ -323,7 +323,7 @@ class Batches:
 
     def _create_vertex(self, request: Request, place: str) -> FakeBatch:
         if self.bucket_folder is None:
-            words = "The emulator has no bucket: set `batches.bucket_folder` to a folder."
+            words = "FakeGemini has no bucket. Give it a folder: FakeGemini(bucket_folder=...)."
             raise Refusal(words, 501)
         body, source = read_job(request.body)
         rows, error = read_rows(self.bucket_folder, source)

@@ -130,7 +130,7 @@ class Interactions:
         self, body: JsonObject, ask: Ask, stored: Stored, reply: Reply | LongAnswer
     ) -> Outgoing:
         if isinstance(reply, LongAnswer):
-            raise Refusal("The emulator has no long answers for interactions.", 501)
+            raise Refusal("FakeGemini has no long answers for interactions.", 501)
         if reply.body is not None or reply.events is not None:
             return reply.finish(self._raw(body, reply, stored))
         said = reply.answer_to(ask)

@@ -259,7 +259,7 @@ class Emulator(PlannedFaults):
                     payload.check_key(headers, query, route.backend, *valid)
                 return self._dispatch(route, request, query)
             except Refusal as refusal:
-                self.refusals.append(refusal)
+                self._note(refusal)
                 if route.service == "interactions":
                     return refuse(refusal)
                 return whole(refusal.code, refusal.body)
@@ -276,8 +276,9 @@ class Emulator(PlannedFaults):
             "countTokens, interactions, context caches, batch jobs and files. Replace this call "
             "in the test in another way."
         )
-        self.refusals.append(Refusal(words, 501))
-        return whole(501, self.refusals[-1].body)
+        refusal = Refusal(words, 501)
+        self._note(refusal)
+        return whole(refusal.code, refusal.body)
 
     def _dispatch(self, route: Route, request: Request, query: Mapping[str, str]) -> Outgoing:
         match route.service:
@@ -289,6 +290,9 @@ class Emulator(PlannedFaults):
                 payload.check_deadline(request.headers)
                 return self._interact(route, request)
         return self._generate(route, request)
+
+    def _note(self, refusal: Refusal) -> None:
+        self.refusals.append(refusal)
 
     def _fail_to_answer(self, failure: Exception) -> Outgoing:
         """The response when this server, or a reply of a test, is wrong."""
@@ -346,7 +350,7 @@ class Emulator(PlannedFaults):
             body, cached_tokens = self.caches.join(body)
             ask = replace(ask, body=body, cached_tokens=cached_tokens)
         if is_stream and request.query.get("alt") != "sse":
-            raise Refusal("The emulator streams server-sent events only: ?alt=sse", 501)
+            raise Refusal("FakeGemini streams server-sent events only: ?alt=sse", 501)
         foreign = self.accepts_foreign_signatures
         rules.check(ask, self.memory, accepts_foreign=foreign, judge=self._judge)
         payload.check_length(prompt_tokens(ask), self.token_limit)
