@@ -31,6 +31,7 @@ from langchain_gemini_tools.testing.fake.batches import Batches
 from langchain_gemini_tools.testing.fake.brain import think
 from langchain_gemini_tools.testing.fake.caches import Caches
 from langchain_gemini_tools.testing.fake.interactions import Interactions, refuse
+from langchain_gemini_tools.testing.fake.planned_faults import PlannedFaults
 from langchain_gemini_tools.testing.fake.request import (
     Request,
     Route,
@@ -52,7 +53,6 @@ from langchain_gemini_tools.testing.fake.script import (
     Call,
     Fault,
     LongAnswer,
-    PlannedFaults,
     Reply,
     render_call,
 )
