@@ -199,6 +199,8 @@ class FakeGemini(Emulator):
                 f"respond must be a function that is not async, not {respond!r:.100}. To script "
                 "single answers, use reply()."
             )
+        if isinstance(models, str):
+            raise TypeError(f"models must be a list of names: models=[{models!r}].")
         super().__init__(
             models=models,
             strict=strict,

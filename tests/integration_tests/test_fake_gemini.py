@@ -276,6 +276,9 @@ def test_a_function_has_to_be_one_that_can_be_called_and_is_not_async() -> None:
         ({"usage": 7}, "usage must be a dict"),
         ({"candidate": "safe"}, "candidate must be a dict"),
         ({"fault": "x"}, "fault must be a function"),
+        ({"fault": faults.cut_connection}, r"fault=faults.cut_connection\(...\)"),
+        ({"usage": {"input_tokens": 7}}, "usage has no 'input_tokens'.* promptTokenCount"),
+        ({"calls": [{"name": "f", "arguments": {"a": 1}}]}, "a call has no 'arguments'"),
         ({"text": "Hi", "parts": [{"text": "Ho"}]}, "parts replaces text"),
         ({"calls": [("f", {})], "body": {}}, "body replaces calls"),
         ({"status": 503}, r"status needs a body.* fail\(503\)"),
@@ -308,7 +311,9 @@ def test_a_script_that_cannot_be_sent_is_rejected_where_it_is_written(
         assert gemini.pending_replies == 0
 
 
-@pytest.mark.parametrize("fault", [faults.overloaded, lambda outgoing: outgoing.no_such_field])
+@pytest.mark.parametrize(
+    "fault", [lambda: None, lambda _: None, lambda outgoing: outgoing.no_such_field]
+)
 @pytest.mark.parametrize("api", ["generate_content", "interactions"])
 def test_a_reply_that_fails_later_is_not_asked_for_again(fault: Any, api: Any) -> None:
     gemini = FakeGemini().start()
@@ -318,6 +323,19 @@ def test_a_reply_that_fails_later_is_not_asked_for_again(fault: Any, api: Any) -
         new_model(api=api).invoke("Hi")
     with pytest.raises(FakeGeminiError, match=expected):
         gemini.stop()
+
+
+def test_a_tool_call_of_langchain_is_a_call(gemini: FakeGemini) -> None:
+    tool_call = {"name": "get_weather", "args": {"city": "Oslo"}, "id": "c1", "type": "tool_call"}
+    gemini.reply(calls=[tool_call])
+    message = new_model().bind_tools([get_weather]).invoke("Weather in Oslo?")
+    assert message.tool_calls == [tool_call]
+    assert gemini.memory.calls["c1"].args == {"city": "Oslo"}
+
+
+def test_models_are_a_list_of_names() -> None:
+    with pytest.raises(TypeError, match=r"models=\['my-model'\]"):
+        FakeGemini(models="my-model")
 
 
 def test_a_structured_reply_may_be_a_pydantic_model(gemini: FakeGemini) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from langchain_gemini_tools.testing.fake import faults
 from langchain_gemini_tools.testing.fake.answer import (
     Answer,
     code_parts,
@@ -124,6 +125,13 @@ class Reply:
             raise TypeError(f"code must be a pair: ('print(42)', '42'), not {self.code!r:.100}.")
         if self.fault is not None and not callable(self.fault):
             raise TypeError(f"fault must be a function of `faults`, not {self.fault!r:.100}.")
+        if (name := getattr(self.fault, "__name__", "")) and vars(faults).get(name) is self.fault:
+            raise TypeError(f"fault must be what faults.{name} returns: fault=faults.{name}(...).")
+        if misspelled := next((name for name in self.usage or () if "_" in name), ""):
+            raise ValueError(
+                f"usage has no {misspelled!r}. Its counts are promptTokenCount, "
+                "candidatesTokenCount, thoughtsTokenCount, cachedContentTokenCount, ..."
+            )
 
     def render(self, ask: Ask, memory: Memory) -> Outgoing:
         """Render the reply as a response; remember its signatures, calls and tokens."""
@@ -134,7 +142,10 @@ class Reply:
     def finish(self, outgoing: Outgoing) -> Outgoing:
         """Add the scripted headers and the fault to a response."""
         outgoing = outgoing.with_headers(**self.headers or {})
-        return self.fault(outgoing) if self.fault else outgoing
+        changed = self.fault(outgoing) if self.fault else outgoing
+        if not isinstance(changed, Outgoing):
+            raise TypeError(f"fault returned {changed!r:.100} instead of a response.")
+        return changed
 
     def _tokens(self) -> list[str]:
         """The continuation tokens that a test has scripted."""
@@ -206,6 +217,9 @@ _MADE_OF = ("text", "calls", "thoughts", "structured", "media", "code", "searche
 """What the parts of a reply are made of."""
 
 
+_CALL = ("name", "args", "id", "partialArgs", "willContinue")
+
+
 def _is_pair(value: Any, first: type) -> bool:
     return isinstance(value, tuple | list) and len(value) == 2 and isinstance(value[0], first)
 
@@ -217,6 +231,8 @@ def _check_call(call: Any) -> None:
             f"{call!r:.100} is not a call. Write it as ('get_weather', {{'city': 'Oslo'}}), and "
             "all calls as a list."
         )
+    if not is_pair and (unknown := sorted(call.keys() - {*_CALL, "type"})):
+        raise TypeError(f"{call!r:.100}: a call has no {unknown[0]!r}. It has {', '.join(_CALL)}.")
 
 
 def _check_json(name: str, value: Any) -> None:
@@ -256,7 +272,8 @@ def render_call(call: Call) -> JsonObject:
     if isinstance(call, tuple | list):  # a list in a script that is JSON
         name, args = call
         return {"functionCall": {"name": name, "args": args}}
-    return {"functionCall": dict(call)}
+    # A tool call of LangChain has a type, too.
+    return {"functionCall": {key: value for key, value in call.items() if key != "type"}}
 
 
 def split_body(body: JsonObject) -> list[JsonObject]:
