@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import logging
 import os
 import sys
@@ -40,6 +41,8 @@ _HIDDEN = (
     *(*KEY_VARIABLES, *VERTEX_VARIABLES, ACCOUNT_VARIABLE),
     GATEWAY_VARIABLE,  # other clients would prefer it to the address of the fake
 )
+_MAX_REPETITIONS = 10
+"""How often the simple rules make the same call before they give up."""
 _PROXY_EXCEPTIONS = ("no_proxy", "NO_PROXY")
 
 
@@ -313,7 +316,25 @@ class FakeGemini(Emulator):
                 f"({request.model}, prompt {request.prompt[:60]!r}). Script one more reply, or "
                 "answer further requests with a function: FakeGemini(respond=...)."
             )
-        return super()._unscripted(ask, request)
+        reply = super()._unscripted(ask, request)
+        self._check_progress(reply, ask)
+        return reply
+
+    def _check_progress(self, reply: Reply, ask: Ask) -> None:
+        """Stop an agent that gets the same calls again and again: its own limit may be thousands.
+
+        The simple rules do not read errors, so they repeat what the agent rejects.
+        """
+        parts = reply.answer.parts if reply.answer else []
+        calls = [part["functionCall"] for part in parts if "functionCall" in part]
+        if calls and min(map(ask.count_calls, calls)) >= _MAX_REPETITIONS:
+            name, args = calls[0]["name"], json.dumps(calls[0]["args"], ensure_ascii=False)
+            raise self._unanswerable(
+                f"Without a script, FakeGemini has called {name}({args:.200}) {_MAX_REPETITIONS} "
+                "times since the user last said something, and would call it again: the request "
+                "forces a call, or the agent rejects this one. Script what the model answers, with "
+                "reply(...) or FakeGemini(respond=...)."
+            )
 
     def _call_respond(self, respond: Responder, request: Request) -> Reply | str | None:
         # Without the lock: the function may use a model that asks this server.

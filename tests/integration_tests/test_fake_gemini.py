@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from google import genai
 from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, ToolMessage
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import (
@@ -728,3 +729,25 @@ def test_the_reason_of_a_refusal_without_one_is_logged(
         client.models.generate_content(model=MODEL, contents="Hello", config=config)
     assert gemini.refusals[0].why == "allowedFunctionNames that are not declared: g"
     assert caplog.messages == [f"Request 1 is refused: {gemini.refusals[0].why}"]
+
+
+def test_simple_rules_do_not_keep_an_agent_busy_for_ever() -> None:
+    """`create_agent` allows thousands of steps, and sends a structured output back as an error."""
+
+    class Picky(BaseModel):
+        """A number that is never right."""
+
+        number: int
+
+        @field_validator("number")
+        @classmethod
+        def _never(cls, _: int) -> int:
+            raise ValueError("Another one, please.")
+
+    gemini = FakeGemini().start()
+    agent: Any = create_agent(new_model(), [], response_format=ToolStrategy(Picky))
+    with pytest.raises(GeminiInvalidRequestError, match="Script what the model answers"):
+        agent.invoke({"messages": "Choose a number."})
+    with pytest.raises(FakeGeminiError, match=r"has called Picky\(.* 10 times"):
+        gemini.stop()
+    assert len(gemini.requests) == 11

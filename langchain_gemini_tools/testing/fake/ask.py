@@ -231,6 +231,12 @@ class Ask:
             turns.append(Turn(is_model, tuple(parts)))
         return turns
 
+    def count_calls(self, call: JsonObject) -> int:
+        """How often the model has made this call since the user last said something."""
+        said = call.get("name"), call.get("args") or {}
+        made = [each for turn in self.current_turn for each in turn.of_kind("functionCall")]
+        return sum((each.get("name"), each.get("args") or {}) == said for each in made)
+
     @property
     def mixes_responses(self) -> bool:
         """Whether the last content has something beside its function responses."""

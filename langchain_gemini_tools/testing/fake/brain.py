@@ -118,7 +118,13 @@ def _is_about(name: str, prompt: str) -> bool:
     if any(sign in prompt for word, sign in _SIGNS.items() if word in words):
         return bool(re.search(r"\d", prompt))
     subjects = [word for word in words if not _FILLERS.fullmatch(word)]
-    return any(_says(prompt, word) or _says(prompt, word + "s") for word in subjects)
+    return any(_says(prompt, form) for word in subjects for form in _singular_and_plural(word))
+
+
+def _singular_and_plural(word: str) -> tuple[str, ...]:
+    """`flight` and `flights`; but not `new` for `news`."""
+    single = word.removesuffix("s")
+    return (word, single) if word != single and len(single) > 3 else (word, word + "s")
 
 
 def _says(prompt: str, word: str) -> bool:
