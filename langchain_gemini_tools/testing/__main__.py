@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 import threading
@@ -120,8 +121,6 @@ def serve(arguments: argparse.Namespace) -> int:
 
 
 def _read_replies(path: Path) -> list[Reply]:
-    from langchain_gemini_tools.testing.fake.script import Reply
-
     replies = []
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
@@ -130,10 +129,19 @@ def _read_replies(path: Path) -> list[Reply]:
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
-                replies.append(Reply(**json.loads(line)))
+                replies.append(_read_reply(line))
             except (TypeError, ValueError) as error:
                 raise _ArgumentError(f"--replies {path}, line {number}: {error}") from error
     return replies
+
+
+def _read_reply(line: str) -> Reply:
+    from langchain_gemini_tools.testing.fake.script import Reply
+
+    arguments = json.loads(line)
+    if not isinstance(arguments, dict):
+        raise TypeError('each line is one JSON object, such as {"text": "Yes."}')
+    return Reply(**arguments)
 
 
 def find_cassettes(paths: Iterable[Path]) -> list[Path]:
@@ -248,13 +256,22 @@ def _run_audit(given: argparse.Namespace) -> int:
 
 
 def _print(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
 
 
 def _count(items: Sequence[object], noun: str) -> str:
     return f"{len(items)} {noun}" if len(items) == 1 else f"{len(items)} {noun}s"
 
 
+def _run() -> int:
+    try:
+        return main()
+    except BrokenPipeError:  # as of `| head`: Python would write to it again at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_run())

@@ -679,6 +679,23 @@ def test_serve_answers_plain_http_until_it_is_interrupted(tmp_path: Path) -> Non
     assert "3 requests, 1 refused." in printed
 
 
+def test_a_reader_that_stops_reading_causes_no_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "langchain_gemini_tools.testing"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([*command, "serve"], **pipes) as server:  # type: ignore[call-overload]
+        server.stdout.readline()
+        server.stdout.close()  # as `| head -1` does
+        server.send_signal(signal.SIGINT)
+        assert server.stderr.read() == b""
+    assert server.returncode == 1
+    closed = subprocess.run(
+        ["sh", "-c", 'exec "$0" "$@" >&-', *command, "audit", str(tmp_path)],
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    assert (closed.returncode, closed.stderr) == (1, b"")  # there are no cassettes
+
+
 def post(url: str) -> dict[str, Any]:
     body = {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}
     request = urllib.request.Request(
@@ -696,7 +713,7 @@ def post(url: str) -> dict[str, Any]:
     [
         (["--replies", "replies.jsonl"], None, "replies.jsonl: [Errno 2]"),
         (["--replies", "replies.jsonl"], '{"text": "Hi"}\n{"txt": "Hi"}', "line 2: "),
-        (["--replies", "replies.jsonl"], "[1]", "line 1: "),
+        (["--replies", "replies.jsonl"], "[1]", "line 1: each line is one JSON object"),
         (["--replies", "replies.jsonl"], "{", "line 1: "),
         (["--port", "99999"], None, "--port 99999: "),
     ],
