@@ -39,7 +39,8 @@ def check_signatures(ask: Ask, memory: Memory, *, accepts_foreign: Foreign) -> N
             raise Refusal(f"Tool call context circulation is not enabled for {ask.model.resource}")
         return
     for number, turn in enumerate(ask.turns):
-        _check_step(turn, ask, memory, is_current=number >= ask.current_turn_start)
+        is_current = number >= ask.current_turn_start
+        _check_step(turn, ask, memory, accepts_foreign=accepts_foreign, is_current=is_current)
         _check_server_parts(turn, ask, memory, accepts_foreign=accepts_foreign)
 
 
@@ -66,14 +67,17 @@ def _check_origin(part: JsonObject, ask: Ask, memory: Memory, *, accepts_foreign
         raise _corrupted(f"it was put on a call of {issued.name}")
 
 
-def _check_step(turn: Turn, ask: Ask, memory: Memory, *, is_current: bool) -> None:
+def _check_step(
+    turn: Turn, ask: Ask, memory: Memory, *, accepts_foreign: Foreign, is_current: bool
+) -> None:
     """The first call of a step is signed; calls that were sent with a signature come back with it.
 
     In older turns a signature may be missing, but it must not differ. A step that another server
-    has signed is not compared with what was sent here: a call without an id can be equal by chance.
+    has signed, or that was made by hand, is not compared with what was sent here: a call without an
+    id can be equal by chance.
     """
     is_first = True
-    is_foreign = _has_foreign_signature(turn, memory)
+    is_foreign = bool(accepts_foreign) and _has_foreign_signature(turn, memory)
     for number, _, part in turn.parts:
         if "functionCall" not in part:
             continue
@@ -89,13 +93,13 @@ def _check_step(turn: Turn, ask: Ask, memory: Memory, *, is_current: bool) -> No
 
 
 def _has_foreign_signature(turn: Turn, memory: Memory) -> bool:
-    """Whether a call has a signature of another server, which `_check_origin` has accepted."""
+    """Whether a call has a signature that was not issued here; `_check_origin` has accepted it."""
     signatures = [
         decode(part["thoughtSignature"])
         for _, _, part in turn.parts
         if "functionCall" in part and "thoughtSignature" in part
     ]
-    return any(each not in SKIP_VALUES and each not in memory.signatures for each in signatures)
+    return any(each not in memory.signatures for each in signatures)
 
 
 def _check_server_parts(turn: Turn, ask: Ask, memory: Memory, *, accepts_foreign: Foreign) -> None:

@@ -291,3 +291,10 @@ def test_a_step_that_another_server_signed_is_not_compared_with_an_equal_one_of_
     check(request, memory, accepts_foreign=may_be_foreign)
     with pytest.raises(Refusal, match="Corrupted"):
         check(request, memory)
+
+
+def test_a_call_made_by_hand_may_equal_one_of_ours(memory: Memory) -> None:
+    issue(memory, call("f"))
+    request = ask(user("a"), model(call("f", signature=SKIP)), user(response("f")))
+    check(request, memory, accepts_foreign=may_be_foreign)
+    assert refusal_of(request, memory).body == refused(CORRUPTED)
