@@ -609,3 +609,33 @@ def test_files_are_listed(client: genai.Client) -> None:
         client.files.upload(file=file, config={"mime_type": "text/plain", "display_name": name})
     found = client.files.list(config={"page_size": 1})
     assert [each.display_name for each in found] == ["second", "first"]
+
+
+def test_an_uploaded_file_is_used_until_it_is_deleted(client: genai.Client) -> None:
+    def upload(name: str) -> types.File:
+        config: Any = {"mime_type": "text/plain", "display_name": name}
+        return client.files.upload(file=io.BytesIO(name.encode()), config=config)
+
+    first, second = upload("first"), upload("second")
+    answer = client.models.generate_content(model=MODEL, contents=["What is it?", first])
+    assert "You showed me: text/plain" in (answer.text or "")
+    client.files.delete(name=first.name or "")
+    third = upload("third")
+    assert len({first.name, second.name, third.name}) == 3
+    assert {file.display_name for file in client.files.list()} == {"second", "third"}
+    with pytest.raises(errors.ClientError, match="permission to access the File"):
+        client.models.generate_content(model=MODEL, contents=["What is it?", first])
+
+
+def test_a_cache_belongs_to_one_model(client: genai.Client) -> None:
+    config: Any = {"contents": ["word " * 2000]}
+    cache = client.caches.create(model=MODEL, config=config)
+    used: Any = {"cached_content": cache.name}
+    assert client.models.generate_content(model=MODEL, contents="Hello", config=used).text
+    words = r"GenerateContent request \(models/gemini-2.5-flash\) and CachedContent \(models/"
+    with pytest.raises(errors.ClientError, match=words):
+        client.models.generate_content(model="gemini-2.5-flash", contents="Hello", config=used)
+    with pytest.raises(errors.ClientError, match="not supported for createCachedContent"):
+        client.caches.create(model="gemini-3.8-flahs", config=config)
+    with pytest.raises(errors.ClientError, match="invalid argument"):
+        client.caches.create(model="gemini-4-argon", config=config)

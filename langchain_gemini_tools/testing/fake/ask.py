@@ -106,6 +106,11 @@ class Model:
         return self.generation < (3, 6)
 
     @property
+    def has_caches(self) -> bool:
+        """Whether it has context caches that a client creates. Documented for both kinds."""
+        return not self.name.startswith("gemini-4-argon")
+
+    @property
     def calls_functions(self) -> bool:
         if self.draws or self.speaks:
             return False

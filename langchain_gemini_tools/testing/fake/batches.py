@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 _TYPE = "type.googleapis.com/google.ai.generativelanguage.v1main."
 _TIME = "2026-11-16T12:00:00.000000000Z"
 _FINAL = ("SUCCEEDED", "PARTIALLY_SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED")
+_UPLOADED = re.compile(r"\bfiles/up\d{6}$")
 _MAX_INLINE_BYTES = 20_000_000
 """Documented: "inline requests up to 20MB"."""
 
@@ -58,8 +59,11 @@ class FakeFile:
     display_name: str = ""
     is_output: bool = False
 
-    def describe(self, url: str) -> JsonObject:
-        """The file's JSON, as recorded for uploads."""
+    def describe(self) -> JsonObject:
+        """The file's JSON, as recorded for uploads.
+
+        The address is the real API's: requests refer to the file by it, or by the name.
+        """
         shown: JsonObject = {"name": self.name, "mimeType": self.mime_type}
         if self.display_name:
             shown["displayName"] = self.display_name
@@ -68,7 +72,7 @@ class FakeFile:
             "createTime": _TIME,
             "updateTime": _TIME,
             "expirationTime": "2026-11-18T12:00:00.000000000Z",
-            "uri": f"{url}/v1beta/{self.name}",
+            "uri": f"https://generativelanguage.googleapis.com/v1beta/{self.name}",
             "state": "ACTIVE",
             "source": "GENERATED" if self.is_output else "UPLOADED",
         }
@@ -201,6 +205,7 @@ class Batches:
         self._endings: deque[str] = deque()
         self._fails: Callable[[int, JsonObject], JsonObject | None] = lambda _number, _body: None
         self._uploads: dict[str, FakeFile] = {}
+        self._uploaded = 0
 
     # What goes wrong
 
@@ -260,9 +265,9 @@ class Batches:
             case "download":
                 return whole(200, self._file(name).data, "application/jsonl")
             case "get_file":
-                return whole(200, self._file(name).describe(url))
+                return whole(200, self._file(name).describe())
             case "list_files":
-                return whole(200, self._list_files(request, url))
+                return whole(200, self._list_files(request))
             case _:
                 del self.files[self._file(name).name]
                 return whole(200, {})
@@ -424,10 +429,18 @@ class Batches:
             page["nextPageToken"] = str(start + size)
         return page
 
-    def _list_files(self, request: Request, url: str) -> JsonObject:
+    def check_files(self, contents: Iterable[JsonObject]) -> None:
+        """Refuse a file that was uploaded here and deleted. Other files are not checked."""
+        for content in contents:
+            for part in content.get("parts", []):
+                address = part.get("fileData", {}).get("fileUri", "")
+                if found := _UPLOADED.search(address):
+                    self._file(found[0])
+
+    def _list_files(self, request: Request) -> JsonObject:
         """Recorded for a single file. Newest first, and pages: inferred."""
         start, size = read_page(request.query)
-        files = [each.describe(url) for each in reversed(self.files.values())]
+        files = [each.describe() for each in reversed(self.files.values())]
         page: JsonObject = {"files": files[start : start + size]} if files else {}
         return page | ({"nextPageToken": str(start + size)} if start + size < len(files) else {})
 
@@ -436,7 +449,8 @@ class Batches:
         command = request.headers.get("x-goog-upload-command", "")
         if command == "start":
             given = (request.body or {}).get("file") or {}
-            name = f"files/up{len(self.files) + len(self._uploads):06d}"
+            self._uploaded += 1
+            name = f"files/up{self._uploaded:06d}"
             mime_type = request.headers.get("x-goog-upload-header-content-type", "")
             shown = given.get("display_name") or given.get("displayName") or ""
             self._uploads[name] = FakeFile(name, mime_type=mime_type, display_name=shown)
@@ -453,7 +467,7 @@ class Batches:
         if "finalize" not in command:
             return replace(whole(200, b""), headers={"x-goog-upload-status": "active"})
         self.files[upload.name] = self._uploads.pop(upload.name)
-        done = whole(200, {"file": upload.describe(url)})
+        done = whole(200, {"file": upload.describe()})
         return done.with_headers(x_goog_upload_status="final")
 
 

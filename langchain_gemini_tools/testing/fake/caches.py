@@ -15,21 +15,22 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.testing.fake.answer import prompt_tokens
-from langchain_gemini_tools.testing.fake.ask import Ask, Model
+from langchain_gemini_tools.testing.fake.ask import Ask
 from langchain_gemini_tools.testing.fake.responses import (
     JsonObject,
     Outgoing,
     Refusal,
+    documented,
     read_page,
     reading,
     whole,
 )
-from langchain_gemini_tools.testing.fake.rules.payload import read_payload
+from langchain_gemini_tools.testing.fake.rules.payload import check_model, read_payload
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
-    from langchain_gemini_tools.testing.fake.ask import Backend
+    from langchain_gemini_tools.testing.fake.ask import Backend, Model
     from langchain_gemini_tools.testing.fake.request import Request, Route
 
 MIN_TOKENS = 1024
@@ -70,8 +71,10 @@ class FakeCache:
 class Caches:
     """The caches of an emulator."""
 
-    def __init__(self) -> None:
+    def __init__(self, models: Collection[str] = ()) -> None:
         self.caches: dict[str, FakeCache] = {}
+        self.models = models
+        """Names of models that exist as well."""
         self._created = 0
 
     def expire(self, name: str) -> None:
@@ -100,22 +103,31 @@ class Caches:
             raise Refusal("CachedContent not found (or permission denied)", 403)
         return cache
 
-    def join(self, body: JsonObject) -> tuple[JsonObject, int]:
+    def join(self, body: JsonObject, model: Model) -> tuple[JsonObject, int]:
         """The request with what its cache contains, and the tokens of the cache."""
         name = str(body["cachedContent"])
         if not name.rpartition("/")[2].startswith(_ID):
             return body, 0
         cache = self.find(name)
+        if cache.model.rpartition("/")[2] != model.name:  # reported by many
+            raise Refusal(
+                f"Model used by GenerateContent request ({model.resource}) and CachedContent "
+                f"({cache.model}) has to be the same."
+            )
         joined = {key: value for key, value in body.items() if key != "cachedContent"}
         joined |= {key: cache.contents[key] for key in _CONTENTS if key in cache.contents}
         contents = [*cache.contents.get("contents", []), *body.get("contents", [])]
         return joined | {"contents": contents}, cache.tokens
 
     def _create(self, body: JsonObject, route: Route) -> JsonObject:
-        model = str(body.get("model") or "")
-        name = model.rpartition("/")[2]
+        given = str(body.get("model") or "")
+        name = given.rpartition("/")[2]
+        method = "createCachedContent"
+        model = check_model(name, route.version, route.backend, method, self.models)
+        if not model.has_caches:
+            raise documented(f"{name} has no explicit caching")
         contents = {key: body[key] for key in _CONTENTS if body.get(key)}
-        tokens = prompt_tokens(Ask(contents, Model(name), route.backend))
+        tokens = prompt_tokens(Ask(contents, model, route.backend))
         if tokens < MIN_TOKENS:  # recorded
             raise Refusal(
                 f"Cached content is too small. total_token_count={tokens}, "
@@ -125,7 +137,7 @@ class Caches:
         self._created += 1
         cache = FakeCache(
             f"{route.resource}/{_ID}{self._created:06d}",
-            model,
+            given,
             contents,
             tokens,
             _read_expiry(body),

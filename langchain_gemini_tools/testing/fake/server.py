@@ -109,7 +109,7 @@ class Emulator(PlannedFaults):
         self.token_limit = token_limit
         self.stored_credentials = {API_KEY, ACCESS_TOKEN}
         """The credentials that requests keep; any other is not stored."""
-        self.caches = Caches()
+        self.caches = Caches(models)
         """The context caches."""
         self.batches = Batches(self._answer_item)
         """The batch jobs and files, and what goes wrong with them."""
@@ -347,12 +347,13 @@ class Emulator(PlannedFaults):
         ask = Ask(body, model, route.backend, route.version, is_stream=is_stream, tier=tier)
         if body.get("cachedContent"):
             check_cached_content(ask)
-            body, cached_tokens = self.caches.join(body)
+            body, cached_tokens = self.caches.join(body, model)
             ask = replace(ask, body=body, cached_tokens=cached_tokens)
         if is_stream and request.query.get("alt") != "sse":
             raise Refusal("FakeGemini streams server-sent events only: ?alt=sse", 501)
         foreign = self.accepts_foreign_signatures
         rules.check(ask, self.memory, accepts_foreign=foreign, judge=self._judge)
+        self.batches.check_files(ask.contents)
         payload.check_length(prompt_tokens(ask), self.token_limit)
         return self._respond(ask, request)
 

@@ -38,8 +38,8 @@ def check_generation(ask: Ask) -> None:
         _check_gemma(ask)
     if ask.model.speaks:
         _check_speech(ask)
-    if ask.body.get("cachedContent") and ask.model.name.startswith("gemini-4-argon"):
-        raise documented("Gemini 4 Argon has no explicit caching")
+    if ask.body.get("cachedContent") and not ask.model.has_caches:
+        raise documented(f"{ask.model.name} has no explicit caching")
     config = ask.config
     if config.get("candidateCount", 1) > 1 and ask.model.is_3:
         raise Refusal("Multiple candidates is not enabled for this model")
