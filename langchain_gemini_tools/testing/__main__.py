@@ -218,9 +218,11 @@ def _check_provenance(data: JsonObject) -> Iterator[str]:
 
 def _find_secrets(found: JsonObject) -> Iterator[str]:
     for side, allowed in (("request", REQUEST_HEADERS), ("response", RESPONSE_HEADERS)):
-        for name in found[side].get("headers") or {}:
-            if name.lower() not in allowed:
-                yield f"{side}: the header {name!r} is not one of {', '.join(sorted(allowed))}"
+        others = [name for name in found[side].get("headers") or {} if name.lower() not in allowed]
+        if others:
+            words = "header {} is not" if len(others) == 1 else "headers {} are not"
+            named = words.format(", ".join(map(repr, others)))
+            yield f"{side}: the {named} one of {', '.join(sorted(allowed))}"
     redactor = Redactor(environment_secrets())
     yield from redactor.interaction_leaks(found)
     uri = found["request"]["uri"]
