@@ -162,8 +162,9 @@ class FakeGemini(Emulator):
     it.
 
     Without a script, simple rules answer: they call the tools that the prompt is about and then
-    quote their results. With a script, each request gets the next reply. A request beyond the
-    script is refused, and unused replies raise an error at the end.
+    quote their results. They make the same call at most ten times in a row. With a script, each
+    request gets the next reply. A request beyond the script is refused, and unused replies raise an
+    error at the end.
 
     It listens on 127.0.0.1 only. Keys that are sent to it are not stored.
 
