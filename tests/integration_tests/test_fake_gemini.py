@@ -768,3 +768,28 @@ def test_simple_rules_do_not_keep_an_agent_busy_for_ever() -> None:
     with pytest.raises(FakeGeminiError, match=r"has called Picky\(.* 10 times"):
         gemini.stop()
     assert len(gemini.requests) == 11
+
+
+def test_counts_that_are_scripted_add_up(gemini: FakeGemini) -> None:
+    for usage in ({"promptTokenCount": 700, "candidatesTokenCount": 3}, {"totalTokenCount": 9}):
+        gemini.reply("Hi", usage=usage)
+    first, second = (new_model().invoke("Hello").usage_metadata for _ in range(2))
+    assert first == {"input_tokens": 700, "output_tokens": 3, "total_tokens": 703}
+    assert second is not None
+    assert second["total_tokens"] == 9
+
+
+def test_a_supervisor_passes_the_request_on(gemini: FakeGemini) -> None:
+    def ask_librarian(request: str) -> str:
+        """Ask the librarian."""
+        return new_model().invoke(request).text
+
+    agent: Any = create_agent(new_model(), [ask_librarian])
+    agent.invoke({"messages": "Ask the librarian where Dune is."})
+    assert gemini.requests[1].prompt == "Ask the librarian where Dune is."
+
+
+def test_a_long_reply_is_refused_for_an_interaction(gemini: FakeGemini) -> None:
+    gemini.reply_long("one two three four")
+    with pytest.raises(GeminiInvalidRequestError, match="no long answers for interactions"):
+        new_model(api="interactions").invoke("Count.")

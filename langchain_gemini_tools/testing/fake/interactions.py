@@ -130,7 +130,8 @@ class Interactions:
         self, body: JsonObject, ask: Ask, stored: Stored, reply: Reply | LongAnswer
     ) -> Outgoing:
         if isinstance(reply, LongAnswer):
-            raise Refusal("FakeGemini has no long answers for interactions.", 501)
+            words = "FakeGemini has no long answers for interactions. Script reply(...) instead."
+            raise Refusal(words, status="FAILED_PRECONDITION")
         if reply.body is not None or reply.events is not None:
             return reply.finish(self._raw(body, reply, stored))
         said = reply.answer_to(ask)
