@@ -270,6 +270,8 @@ def _count(items: Sequence[object], noun: str) -> str:
 def _run() -> int:
     try:
         return main()
+    except KeyboardInterrupt:
+        return 130  # as shells report it
     except BrokenPipeError:  # as of `| head`: Python would write to it again at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
