@@ -639,3 +639,21 @@ def test_a_cache_belongs_to_one_model(client: genai.Client) -> None:
         client.caches.create(model="gemini-3.8-flahs", config=config)
     with pytest.raises(errors.ClientError, match="invalid argument"):
         client.caches.create(model="gemini-4-argon", config=config)
+
+
+@pytest.mark.parametrize(
+    ("body", "missing"),
+    [
+        ({}, "contents"),
+        ({"generateContentRequest": HELLO}, "model"),
+        ({"generate_content_request": {"model": f"models/{MODEL}"}}, "contents"),
+    ],
+)
+def test_tokens_are_counted_of_contents_for_a_model(
+    reader: Reader, body: dict[str, Any], missing: str
+) -> None:
+    response = reader.post(f"/v1beta/models/{MODEL}:countTokens", body)
+    assert response.status == 400
+    place = "CountTokensRequest." + ("generate_content_request." if body else "")
+    message = json.loads(response.read())["error"]["message"]
+    assert message == f"* {place}{missing}: {missing} is not specified\n"

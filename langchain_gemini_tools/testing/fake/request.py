@@ -236,7 +236,7 @@ _OTHER_SERVICES = re.compile(
     r"""
     /v1\w*/(?:.+/)?(?:
         models/[^/:]+:\w*(?:[eE]mbed|[pP]redict|computeTokens|generateAnswer)\w*
-        |(?:auth_tokens|corpora|fileSearchStores|openai|operations|tunedModels|webhooks)(?:[/:].*)?
+        |(?:auth_tokens|corpora|endpoints|fileSearchStores|openai|operations|tunedModels|webhooks)(?:[/:].*)?
     )
     """,
     re.VERBOSE,

@@ -48,6 +48,7 @@ from langchain_gemini_tools.testing.fake.responses import (
     whole,
 )
 from langchain_gemini_tools.testing.fake.rules import payload
+from langchain_gemini_tools.testing.fake.rules.contents import check_counted
 from langchain_gemini_tools.testing.fake.rules.generation import check_cached_content
 from langchain_gemini_tools.testing.fake.script import (
     Call,
@@ -405,9 +406,12 @@ class Emulator(PlannedFaults):
         body = payload.read_payload(
             raw, backend=route.backend, version=route.version, message="CountTokensRequest"
         )
+        if route.backend == "gemini":
+            check_counted(body)
         body = body.get("generateContentRequest", body)
         tokens = prompt_tokens(Ask(body, model, route.backend, route.version))
-        return whole(200, {"totalTokens": tokens})
+        details = [{"modality": "TEXT", "tokenCount": tokens}]
+        return whole(200, {"totalTokens": tokens, "promptTokensDetails": details})
 
 
 def _model_of(route: Route | None, raw: bytes) -> str:
