@@ -18,6 +18,8 @@ try:
     code = _main()
     if sys.stdout is not None:
         sys.stdout.flush()
+except KeyboardInterrupt:
+    code = 130  # as shells report it
 except BrokenPipeError:  # as of `| head`: Python would write to it again at its end
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     code = 1

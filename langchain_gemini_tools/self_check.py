@@ -207,6 +207,8 @@ def check_search_beside_functions(model: ChatGemini) -> str:
 def check_error_names_tool(model: ChatGemini) -> str:
     """An error of the API about a declaration names the tool."""
     broken = {"name": "broken tool", "description": "Its name has a space."}
+    if not capabilities_of(model.model).calls_functions:
+        raise SkippedCheck("functions are described in the prompt")
     if model.api == "interactions":
         raise SkippedCheck("errors of the Interactions API name no fields")
     body = {"tools": [{"functionDeclarations": [broken]}]}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 import threading
@@ -120,8 +121,6 @@ def serve(arguments: argparse.Namespace) -> int:
 
 
 def _read_replies(path: Path) -> list[Reply]:
-    from langchain_gemini_tools.testing.fake.script import Reply
-
     replies = []
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
@@ -130,10 +129,19 @@ def _read_replies(path: Path) -> list[Reply]:
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
-                replies.append(Reply(**json.loads(line)))
+                replies.append(_read_reply(line))
             except (TypeError, ValueError) as error:
                 raise _ArgumentError(f"--replies {path}, line {number}: {error}") from error
     return replies
+
+
+def _read_reply(line: str) -> Reply:
+    from langchain_gemini_tools.testing.fake.script import Reply
+
+    arguments = json.loads(line)
+    if not isinstance(arguments, dict):
+        raise TypeError('each line is one JSON object, such as {"text": "Yes."}')
+    return Reply(**arguments)
 
 
 def find_cassettes(paths: Iterable[Path]) -> list[Path]:
@@ -210,9 +218,11 @@ def _check_provenance(data: JsonObject) -> Iterator[str]:
 
 def _find_secrets(found: JsonObject) -> Iterator[str]:
     for side, allowed in (("request", REQUEST_HEADERS), ("response", RESPONSE_HEADERS)):
-        for name in found[side].get("headers") or {}:
-            if name.lower() not in allowed:
-                yield f"{side}: the header {name!r} is not one of {', '.join(sorted(allowed))}"
+        others = [name for name in found[side].get("headers") or {} if name.lower() not in allowed]
+        if others:
+            words = "header {} is not" if len(others) == 1 else "headers {} are not"
+            named = words.format(", ".join(map(repr, others)))
+            yield f"{side}: the {named} one of {', '.join(sorted(allowed))}"
     redactor = Redactor(environment_secrets())
     yield from redactor.interaction_leaks(found)
     uri = found["request"]["uri"]
@@ -248,13 +258,24 @@ def _run_audit(given: argparse.Namespace) -> int:
 
 
 def _print(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
 
 
 def _count(items: Sequence[object], noun: str) -> str:
     return f"{len(items)} {noun}" if len(items) == 1 else f"{len(items)} {noun}s"
 
 
+def _run() -> int:
+    try:
+        return main()
+    except KeyboardInterrupt:
+        return 130  # as shells report it
+    except BrokenPipeError:  # as of `| head`: Python would write to it again at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_run())

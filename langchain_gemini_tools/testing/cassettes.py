@@ -114,7 +114,11 @@ def cassette(
     mode = record_mode or os.environ.get(VARIABLE) or None
     has_key = any(key != PLACEHOLDER for key in environment_secrets())
     is_live = prefer_live and has_key and mode is None
-    settings = {"secrets": secrets, "allow_playback_repeats": allow_playback_repeats}
+    settings = {
+        "secrets": secrets,
+        "allow_playback_repeats": allow_playback_repeats,
+        "states_mode": record_mode is not None,
+    }
     chosen = check_mode(mode or ("once" if has_key else "none"))
     return OpenCassette(path, None if is_live else chosen, settings)
 
@@ -223,14 +227,15 @@ def open_session(
     Args:
         vcr: The `vcr.VCR` with the user's settings.
         path: The cassette, as `vcr.use_cassette` accepts it.
-        settings: Further arguments of `vcr.use_cassette`, and `secrets`: values to redact in
-            addition to the credentials.
+        settings: Further arguments of `vcr.use_cassette`; `secrets`: values to redact in addition
+            to the credentials; `states_mode`: whether the mode is stated in the code.
         has_failed: Whether the run failed without an exception that is seen here.
     """
     from langchain_gemini_tools.testing import tape as tapes
     from langchain_gemini_tools.testing.redaction import check_secrets
 
     secrets = check_secrets(settings.pop("secrets", ()))
+    states_mode = settings.pop("states_mode", False)
     tapes.prepare(vcr, secrets)
     config = vcr.get_merged_config(path=path, **settings)
     persister = tapes.DeferringPersister(config["persister"], config["record_mode"])
@@ -247,6 +252,8 @@ def open_session(
             if tape.write_protected:
                 stack.enter_context(_placeholders(for_a_project=tape.uses_vertex_projects))
             tape.secrets = secrets
+            if states_mode:
+                tape.how_to_record = tapes.MODE_IN_CODE
             yield tape
     except GeneratorExit:  # it was never closed, so nothing is saved
         raise

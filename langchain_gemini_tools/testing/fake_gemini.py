@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
+import logging
 import os
 import sys
 import threading
@@ -39,7 +41,12 @@ _HIDDEN = (
     *(*KEY_VARIABLES, *VERTEX_VARIABLES, ACCOUNT_VARIABLE),
     GATEWAY_VARIABLE,  # other clients would prefer it to the address of the fake
 )
+_MAX_REPETITIONS = 10
+"""How often the simple rules make the same call before they give up."""
 _PROXY_EXCEPTIONS = ("no_proxy", "NO_PROXY")
+
+
+_logger = logging.getLogger(__name__)
 
 
 class FakeGeminiError(AssertionError):
@@ -155,8 +162,9 @@ class FakeGemini(Emulator):
     it.
 
     Without a script, simple rules answer: they call the tools that the prompt is about and then
-    quote their results. With a script, each request gets the next reply. A request beyond the
-    script is refused, and unused replies raise an error at the end.
+    quote their results. They make the same call at most ten times in a row. With a script, each
+    request gets the next reply. A request beyond the script is refused, and unused replies raise an
+    error at the end.
 
     It listens on 127.0.0.1 only. Keys that are sent to it are not stored.
 
@@ -174,7 +182,8 @@ class FakeGemini(Emulator):
 
     Attributes:
         requests: Every request, also those that were refused.
-        refusals: Every refusal, with the message of the API in `message`.
+        refusals: Every refusal, with the message of the API in `message`. Where the message does
+            not say what is wrong, `why` does, and a warning is logged.
         warnings: What broke an inferred rule, with `strict=False`.
     """
 
@@ -194,6 +203,8 @@ class FakeGemini(Emulator):
                 f"respond must be a function that is not async, not {respond!r:.100}. To script "
                 "single answers, use reply()."
             )
+        if isinstance(models, str):
+            raise TypeError(f"models must be a list of names: models=[{models!r}].")
         super().__init__(
             models=models,
             strict=strict,
@@ -306,7 +317,25 @@ class FakeGemini(Emulator):
                 f"({request.model}, prompt {request.prompt[:60]!r}). Script one more reply, or "
                 "answer further requests with a function: FakeGemini(respond=...)."
             )
-        return super()._unscripted(ask, request)
+        reply = super()._unscripted(ask, request)
+        self._check_progress(reply, ask)
+        return reply
+
+    def _check_progress(self, reply: Reply, ask: Ask) -> None:
+        """Stop an agent that gets the same calls again and again: its own limit may be thousands.
+
+        The simple rules do not read errors, so they repeat what the agent rejects.
+        """
+        parts = reply.answer.parts if reply.answer else []
+        calls = [part["functionCall"] for part in parts if "functionCall" in part]
+        if calls and min(map(ask.count_calls, calls)) >= _MAX_REPETITIONS:
+            name, args = calls[0]["name"], json.dumps(calls[0]["args"], ensure_ascii=False)
+            raise self._unanswerable(
+                f"Without a script, FakeGemini has called {name}({args:.200}) {_MAX_REPETITIONS} "
+                "times since the user last said something, and would call it again: the request "
+                "forces a call, or the agent rejects this one. Script what the model answers, with "
+                "reply(...) or FakeGemini(respond=...)."
+            )
 
     def _call_respond(self, respond: Responder, request: Request) -> Reply | str | None:
         # Without the lock: the function may use a model that asks this server.
@@ -325,6 +354,11 @@ class FakeGemini(Emulator):
                 f"{type(reply).__name__}. Return a text, a Reply or None."
             )
         return reply
+
+    def _note(self, refusal: Refusal) -> None:
+        super()._note(refusal)
+        if refusal.why and refusal.why != refusal.message:  # what the client gets does not say it
+            _logger.warning("Request %d is refused: %s", len(self.requests), refusal.why)
 
     def _fail_to_answer(self, failure: Exception) -> Outgoing:
         refusal = self._unanswerable(

@@ -69,6 +69,10 @@ _IGNORED_HOSTS = frozenset(
 
 _MAX_DIFFERENCES = 8
 
+MODE_IN_CODE = (
+    "To record it, set GOOGLE_API_KEY and run with record_mode='all'. The code states the mode, so "
+    "GEMINI_RECORD_MODE has no effect."
+)
 HOW_TO_RECORD = (
     "To record it, set GOOGLE_API_KEY and run with GEMINI_RECORD_MODE=all "
     "(pytest: --record-mode=all)."
@@ -79,6 +83,7 @@ class Tape(Cassette):  # type: ignore[misc]  # vcrpy has no types
     """An open cassette."""
 
     allow_playback_repeats: bool
+    how_to_record: str = HOW_TO_RECORD
     secrets: Collection[str] = ()
     """Values to redact in messages, in addition to the credentials."""
     replayed: ClassVar[int] = 0
@@ -149,14 +154,15 @@ class Tape(Cassette):  # type: ignore[misc]  # vcrpy has no types
         if not self.data:
             return (
                 f"{headline} cannot be replayed: the cassette {self.file_path} does not exist, and "
-                f"this run does not record. {HOW_TO_RECORD}"
+                f"this run does not record. {self.how_to_record}"
             )
         nearest, failed = self._nearest(request)
         if not failed:
             return (
                 f"The cassette {self.file_path} has no more responses to {headline}: the request "
                 f"was recorded {self._count(request)} time(s), and is made once more. "
-                f"{HOW_TO_RECORD} To repeat the last response, use allow_playback_repeats=True."
+                f"{self.how_to_record} To repeat the last response, use "
+                "allow_playback_repeats=True."
             )
         lines = [
             line if name == "gemini_body" else f"{name}: {line}"
@@ -171,7 +177,7 @@ class Tape(Cassette):  # type: ignore[misc]  # vcrpy has no types
                 f"The cassette {self.file_path} has no response to {headline}.",
                 f"The nearest recorded request (number {nearest} of {len(self.data)}) differs:",
                 *shown,
-                HOW_TO_RECORD,
+                self.how_to_record,
             ]
         )
 

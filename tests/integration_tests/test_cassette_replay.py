@@ -110,6 +110,21 @@ async def test_another_question_is_not_answered_and_it_says_what_differs(
     assert caplog.records == []  # it was asked once
 
 
+@pytest.mark.parametrize("mode", ["none", "once"])
+def test_where_the_code_states_the_mode_the_advice_is_to_change_it_there(
+    mode: str, model: ChatGemini, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cassette("weather", record_mode="all"):
+        model.invoke("Hello")
+    monkeypatch.setenv("GEMINI_RECORD_MODE", "all")  # as the advice for other cassettes says
+    with cassette("weather", record_mode=mode), pytest.raises(StaleCassetteError) as caught:
+        gemini().invoke("Good morning")
+    assert str(caught.value).splitlines()[-1] == (
+        "To record it, set GOOGLE_API_KEY and run with record_mode='all'. The code states the "
+        "mode, so GEMINI_RECORD_MODE has no effect."
+    )
+
+
 def test_the_nearest_of_several_requests_is_the_one_that_is_compared(model: ChatGemini) -> None:
     with cassette("weather", record_mode="all"):
         model.invoke("Hello", stop=["a", "b"], seed=1)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import re
+import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from langchain_gemini_tools.demo import ANSWER, main, script
-from langchain_gemini_tools.testing.fake import API_KEY, Emulator
+from langchain_gemini_tools.testing.fake import API_KEY, Emulator, faults
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,6 +80,25 @@ def test_a_reader_that_stops_reading_causes_no_traceback() -> None:
         running.stdout.close()  # as `| head -1` does
         assert running.stderr.read() == b""
     assert running.returncode == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["check"]], ids=["demo", "check"])
+def test_an_interrupted_command_ends_without_a_traceback(
+    arguments: list[str], emulator: Emulator
+) -> None:
+    emulator.reply("Hi", fault=faults.slow_first_byte(600))
+    with subprocess.Popen(
+        [sys.executable, "-m", "langchain_gemini_tools", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={"GOOGLE_API_KEY": API_KEY, "GOOGLE_GEMINI_BASE_URL": emulator.url},
+    ) as running:
+        assert running.stderr is not None
+        while not emulator.requests:
+            time.sleep(0.01)
+        running.send_signal(signal.SIGINT)
+        assert running.stderr.read() == b""
+    assert running.returncode == 130
 
 
 def test_a_terminal_with_another_encoding_shows_question_marks(

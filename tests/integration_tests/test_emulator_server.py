@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import http.client
+import io
 import json
 import socket
 import time
@@ -505,3 +506,154 @@ def test_a_prompt_may_be_too_long(client: genai.Client, emulator: Emulator) -> N
 def test_two_faults_may_come_together(emulator: Emulator) -> None:
     fault = faults.both(faults.keep_alive_comments(), faults.split_anywhere(5))
     assert b": keep-alive" in streamed(emulator, fault)
+
+
+# Other pages of the API, and requests that do not have their form.
+
+
+def test_a_service_that_is_not_implemented_says_so(emulator: Emulator, reader: Reader) -> None:
+    client = genai.Client(api_key=API_KEY, http_options={"base_url": emulator.url})
+    with pytest.raises(
+        errors.ServerError, match=r"does not implement POST .*mbed.*generateContent"
+    ):
+        client.models.embed_content(model="gemini-embedding-001", contents="Hello")
+    assert emulator.refusals[-1].code == 501
+    assert reader.post("/v1beta/openai/chat/completions").status == 501
+    response = Reader(emulator).post("/v1beta/nonsense")  # as Google answers a wrong address
+    assert response.status == 404
+    assert b"<!DOCTYPE html>" in response.read()
+
+
+def test_the_models_are_listed(client: genai.Client) -> None:
+    listed = {model.name for model in client.models.list()}
+    assert {f"models/{MODEL}", "models/gemini-4-argon"} <= listed
+    assert client.models.get(model=MODEL).name == f"models/{MODEL}"
+
+
+MALFORMED: dict[str, tuple[str, str, Any]] = {
+    "a batch without request": (
+        "POST",
+        f"/v1/models/{MODEL}:batchGenerateContent",
+        {"batch": {"inputConfig": {"requests": {"requests": [{"metadata": {"key": "a"}}]}}}},
+    ),
+    "a batch of nothing": ("POST", f"/v1/models/{MODEL}:batchGenerateContent", [1]),
+    "a job of Vertex AI": ("POST", "/v1/projects/p/locations/l/batchPredictionJobs", [1]),
+    "a page of batches": ("GET", "/v1/batches?pageSize=many", None),
+    "a page of caches": ("GET", "/v1/cachedContents?pageToken=x", None),
+    "an unknown field of a cache": ("POST", "/v1/cachedContents", {"displayname": "x"}),
+    "a cache's time": (
+        "POST",
+        "/v1/cachedContents",
+        {"model": MODEL, "contents": [{"parts": [{"text": "a " * 9000}]}], "ttl": "5 minutes"},
+    ),
+    "contents that are a text": (
+        "POST",
+        "/v1/interactions",
+        {"model": MODEL, "input": [{"type": "user_input", "content": "Hello"}]},
+    ),
+    "settings that are a text": (
+        "POST",
+        "/v1/interactions",
+        {"model": MODEL, "input": "Hello", "generation_config": "low"},
+    ),
+    "a format that is a text": (
+        "POST",
+        "/v1/interactions",
+        {"model": MODEL, "input": "Hello", "response_format": "json"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_a_request_without_the_expected_form_is_refused(emulator: Emulator, case: str) -> None:
+    method, path, body = MALFORMED[case]
+    connection = Reader(emulator).connection
+    payload = None if body is None else json.dumps(body)
+    connection.request(method, path, payload, {"x-goog-api-key": API_KEY})
+    response = connection.getresponse()
+    assert response.status in {400, 404}, response.read()
+    assert len(emulator.refusals) == 1
+
+
+def test_an_upload_that_was_not_started_is_refused(emulator: Emulator, reader: Reader) -> None:
+    response = reader.post("/upload/v1beta/files", {"file": {"display_name": "a.txt"}})
+    assert response.status == 501
+    assert b"X-Goog-Upload-Command: start" in response.read()
+    assert len(emulator.refusals) == 1
+
+
+def test_batches_and_caches_may_be_spelled_in_snake_case(
+    emulator: Emulator, client: genai.Client
+) -> None:
+    """Google's examples for curl spell them so."""
+    inline = {"requests": {"requests": [{"request": HELLO, "metadata": {"key": "a"}}]}}
+    batch = {"batch": {"display_name": "night", "input_config": inline}}
+    path = f"/v1beta/models/{MODEL}:batchGenerateContent"
+    created = json.loads(Reader(emulator).post(path, batch).read())
+    assert created["metadata"]["displayName"] == "night"
+    assert created["metadata"]["batchStats"]["requestCount"] == "1"
+
+    text = {"parts": [{"text": "a " * 9000}]}
+    cache = {"model": f"models/{MODEL}", "system_instruction": text, "display_name": "handbook"}
+    cache["expire_time"] = "2100-01-01T00:00:00Z"
+    shown = json.loads(Reader(emulator).post("/v1beta/cachedContents", cache).read())
+    assert shown["displayName"] == "handbook"
+    assert shown["expireTime"].startswith("2100-01-01")
+    assert [each.display_name for each in client.caches.list()] == ["handbook"]
+
+
+def test_files_are_listed(client: genai.Client) -> None:
+    assert list(client.files.list()) == []
+    for name in ("first", "second"):
+        file = io.BytesIO(b"Hello")
+        client.files.upload(file=file, config={"mime_type": "text/plain", "display_name": name})
+    found = client.files.list(config={"page_size": 1})
+    assert [each.display_name for each in found] == ["second", "first"]
+
+
+def test_an_uploaded_file_is_used_until_it_is_deleted(client: genai.Client) -> None:
+    def upload(name: str) -> types.File:
+        config: Any = {"mime_type": "text/plain", "display_name": name}
+        return client.files.upload(file=io.BytesIO(name.encode()), config=config)
+
+    first, second = upload("first"), upload("second")
+    answer = client.models.generate_content(model=MODEL, contents=["What is it?", first])
+    assert "You showed me: text/plain" in (answer.text or "")
+    client.files.delete(name=first.name or "")
+    third = upload("third")
+    assert len({first.name, second.name, third.name}) == 3
+    assert {file.display_name for file in client.files.list()} == {"second", "third"}
+    with pytest.raises(errors.ClientError, match="permission to access the File"):
+        client.models.generate_content(model=MODEL, contents=["What is it?", first])
+
+
+def test_a_cache_belongs_to_one_model(client: genai.Client) -> None:
+    config: Any = {"contents": ["word " * 2000]}
+    cache = client.caches.create(model=MODEL, config=config)
+    used: Any = {"cached_content": cache.name}
+    assert client.models.generate_content(model=MODEL, contents="Hello", config=used).text
+    words = r"GenerateContent request \(models/gemini-2.5-flash\) and CachedContent \(models/"
+    with pytest.raises(errors.ClientError, match=words):
+        client.models.generate_content(model="gemini-2.5-flash", contents="Hello", config=used)
+    with pytest.raises(errors.ClientError, match="not supported for createCachedContent"):
+        client.caches.create(model="gemini-3.8-flahs", config=config)
+    with pytest.raises(errors.ClientError, match="invalid argument"):
+        client.caches.create(model="gemini-4-argon", config=config)
+
+
+@pytest.mark.parametrize(
+    ("body", "missing"),
+    [
+        ({}, "contents"),
+        ({"generateContentRequest": HELLO}, "model"),
+        ({"generate_content_request": {"model": f"models/{MODEL}"}}, "contents"),
+    ],
+)
+def test_tokens_are_counted_of_contents_for_a_model(
+    reader: Reader, body: dict[str, Any], missing: str
+) -> None:
+    response = reader.post(f"/v1beta/models/{MODEL}:countTokens", body)
+    assert response.status == 400
+    place = "CountTokensRequest." + ("generate_content_request." if body else "")
+    message = json.loads(response.read())["error"]["message"]
+    assert message == f"* {place}{missing}: {missing} is not specified\n"

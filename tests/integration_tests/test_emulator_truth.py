@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langchain_gemini_tools.testing.fake import rules
-from langchain_gemini_tools.testing.fake.answer import Memory
+from langchain_gemini_tools.testing.fake.answer import Memory, may_be_foreign
 from langchain_gemini_tools.testing.fake.ask import Ask
 from langchain_gemini_tools.testing.fake.brain import think
 from langchain_gemini_tools.testing.fake.responses import Refusal
@@ -39,6 +39,16 @@ with those that met another status than 400 or 404: quota, load and failures are
 @each_exchange(lambda exchange: exchange.is_answered)
 def test_what_gemini_accepted_is_accepted(exchange: Exchange) -> None:
     check(exchange)
+
+
+def test_what_gemini_accepted_is_accepted_by_a_fake_that_has_answered_all_the_rest() -> None:
+    """Its own answers resemble the recorded ones, and must not be confused with them."""
+    memory = Memory()
+    for recording in require_recordings():
+        for exchange in filter(lambda each: each.is_answered, recording.exchanges):
+            request = read(exchange)
+            rules.check(request, memory, accepts_foreign=may_be_foreign)
+            Reply(answer=think(request), signed=True).render(request, memory)
 
 
 @each_exchange(lambda exchange: exchange.status != 200)

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from google import genai
 from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, ToolMessage
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import (
@@ -276,6 +277,9 @@ def test_a_function_has_to_be_one_that_can_be_called_and_is_not_async() -> None:
         ({"usage": 7}, "usage must be a dict"),
         ({"candidate": "safe"}, "candidate must be a dict"),
         ({"fault": "x"}, "fault must be a function"),
+        ({"fault": faults.cut_connection}, r"fault=faults.cut_connection\(...\)"),
+        ({"usage": {"input_tokens": 7}}, "usage has no 'input_tokens'.* promptTokenCount"),
+        ({"calls": [{"name": "f", "arguments": {"a": 1}}]}, "a call has no 'arguments'"),
         ({"text": "Hi", "parts": [{"text": "Ho"}]}, "parts replaces text"),
         ({"calls": [("f", {})], "body": {}}, "body replaces calls"),
         ({"status": 503}, r"status needs a body.* fail\(503\)"),
@@ -308,7 +312,9 @@ def test_a_script_that_cannot_be_sent_is_rejected_where_it_is_written(
         assert gemini.pending_replies == 0
 
 
-@pytest.mark.parametrize("fault", [faults.overloaded, lambda outgoing: outgoing.no_such_field])
+@pytest.mark.parametrize(
+    "fault", [lambda: None, lambda _: None, lambda outgoing: outgoing.no_such_field]
+)
 @pytest.mark.parametrize("api", ["generate_content", "interactions"])
 def test_a_reply_that_fails_later_is_not_asked_for_again(fault: Any, api: Any) -> None:
     gemini = FakeGemini().start()
@@ -318,6 +324,19 @@ def test_a_reply_that_fails_later_is_not_asked_for_again(fault: Any, api: Any) -
         new_model(api=api).invoke("Hi")
     with pytest.raises(FakeGeminiError, match=expected):
         gemini.stop()
+
+
+def test_a_tool_call_of_langchain_is_a_call(gemini: FakeGemini) -> None:
+    tool_call = {"name": "get_weather", "args": {"city": "Oslo"}, "id": "c1", "type": "tool_call"}
+    gemini.reply(calls=[tool_call])
+    message = new_model().bind_tools([get_weather]).invoke("Weather in Oslo?")
+    assert message.tool_calls == [tool_call]
+    assert gemini.memory.calls["c1"].args == {"city": "Oslo"}
+
+
+def test_models_are_a_list_of_names() -> None:
+    with pytest.raises(TypeError, match=r"models=\['my-model'\]"):
+        FakeGemini(models="my-model")
 
 
 def test_a_structured_reply_may_be_a_pydantic_model(gemini: FakeGemini) -> None:
@@ -660,6 +679,23 @@ def test_serve_answers_plain_http_until_it_is_interrupted(tmp_path: Path) -> Non
     assert "3 requests, 1 refused." in printed
 
 
+def test_a_reader_that_stops_reading_causes_no_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "langchain_gemini_tools.testing"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([*command, "serve"], **pipes) as server:  # type: ignore[call-overload]
+        server.stdout.readline()
+        server.stdout.close()  # as `| head -1` does
+        server.send_signal(signal.SIGINT)
+        assert server.stderr.read() == b""
+    assert server.returncode == 1
+    closed = subprocess.run(
+        ["sh", "-c", 'exec "$0" "$@" >&-', *command, "audit", str(tmp_path)],
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    assert (closed.returncode, closed.stderr) == (1, b"")  # there are no cassettes
+
+
 def post(url: str) -> dict[str, Any]:
     body = {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}
     request = urllib.request.Request(
@@ -677,7 +713,7 @@ def post(url: str) -> dict[str, Any]:
     [
         (["--replies", "replies.jsonl"], None, "replies.jsonl: [Errno 2]"),
         (["--replies", "replies.jsonl"], '{"text": "Hi"}\n{"txt": "Hi"}', "line 2: "),
-        (["--replies", "replies.jsonl"], "[1]", "line 1: "),
+        (["--replies", "replies.jsonl"], "[1]", "line 1: each line is one JSON object"),
         (["--replies", "replies.jsonl"], "{", "line 1: "),
         (["--port", "99999"], None, "--port 99999: "),
     ],
@@ -695,3 +731,65 @@ def test_serve_says_what_is_wrong_with_its_arguments(
         main(["serve", *arguments])
     assert caught.value.code == 2
     assert words in capsys.readouterr().err
+
+
+def test_the_reason_of_a_refusal_without_one_is_logged(
+    gemini: FakeGemini, caplog: pytest.LogCaptureFixture
+) -> None:
+    calling = {"mode": "ANY", "allowed_function_names": ["g"]}
+    config: Any = {
+        "tools": [{"function_declarations": [{"name": "f"}]}],
+        "tool_config": {"function_calling_config": calling},
+    }
+    client = genai.Client()
+    with pytest.raises(genai.errors.ClientError, match="Request contains an invalid argument"):
+        client.models.generate_content(model=MODEL, contents="Hello", config=config)
+    assert gemini.refusals[0].why == "allowedFunctionNames that are not declared: g"
+    assert caplog.messages == [f"Request 1 is refused: {gemini.refusals[0].why}"]
+
+
+def test_simple_rules_do_not_keep_an_agent_busy_for_ever() -> None:
+    """`create_agent` allows thousands of steps, and sends a structured output back as an error."""
+
+    class Picky(BaseModel):
+        """A number that is never right."""
+
+        number: int
+
+        @field_validator("number")
+        @classmethod
+        def _never(cls, _: int) -> int:
+            raise ValueError("Another one, please.")
+
+    gemini = FakeGemini().start()
+    agent: Any = create_agent(new_model(), [], response_format=ToolStrategy(Picky))
+    with pytest.raises(GeminiInvalidRequestError, match="Script what the model answers"):
+        agent.invoke({"messages": "Choose a number."})
+    with pytest.raises(FakeGeminiError, match=r"has called Picky\(.* 10 times"):
+        gemini.stop()
+    assert len(gemini.requests) == 11
+
+
+def test_counts_that_are_scripted_add_up(gemini: FakeGemini) -> None:
+    for usage in ({"promptTokenCount": 700, "candidatesTokenCount": 3}, {"totalTokenCount": 9}):
+        gemini.reply("Hi", usage=usage)
+    first, second = (new_model().invoke("Hello").usage_metadata for _ in range(2))
+    assert first == {"input_tokens": 700, "output_tokens": 3, "total_tokens": 703}
+    assert second is not None
+    assert second["total_tokens"] == 9
+
+
+def test_a_supervisor_passes_the_request_on(gemini: FakeGemini) -> None:
+    def ask_librarian(request: str) -> str:
+        """Ask the librarian."""
+        return new_model().invoke(request).text
+
+    agent: Any = create_agent(new_model(), [ask_librarian])
+    agent.invoke({"messages": "Ask the librarian where Dune is."})
+    assert gemini.requests[1].prompt == "Ask the librarian where Dune is."
+
+
+def test_a_long_reply_is_refused_for_an_interaction(gemini: FakeGemini) -> None:
+    gemini.reply_long("one two three four")
+    with pytest.raises(GeminiInvalidRequestError, match="no long answers for interactions"):
+        new_model(api="interactions").invoke("Count.")

@@ -95,6 +95,15 @@ def test_older_models_skip_what_they_do_not_have(
     assert skipped is (model == "gemini-2.5-flash")
 
 
+def test_a_model_without_function_calling_skips_what_needs_declarations(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--fake", "--model", "gemma-3-27b-it"]) == 0
+    shown = capsys.readouterr().out
+    assert "skipped error names tool" in shown
+    assert "0 failed, 3 skipped" in shown
+
+
 def test_without_a_key_it_says_what_it_would_do(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     shown = capsys.readouterr().out

@@ -12,7 +12,8 @@
 - `request`: what came in, where it goes, and views for assertions; `ask`: what it asks for, and of
   which model
 - `rules`: what the real API rejects, rejected with its messages
-- `script`: scripted replies, and faults of the next requests; `faults`: what can go wrong
+- `script`: scripted replies; `planned_faults`: faults of the next requests; `faults`: what can go
+  wrong
 - `brain`: the rule-based model that answers when nothing is scripted
 - `answer`: an answer as one body or as a stream, and what is remembered of it
 - `responses`: HTTP responses, errors, and their server

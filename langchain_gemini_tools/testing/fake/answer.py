@@ -244,24 +244,22 @@ def response_body(
 
 def usage_counts(answer: Answer, ask: Ask, cached: int, said: list[JsonObject]) -> JsonObject:
     """The token counts of what was said so far."""
-    prompt = prompt_tokens(ask)
-    cached = max(cached, ask.cached_tokens)
-    spoken = count_tokens("".join(_spoken(part) for part in said))
+    given = answer.usage or {}
     counts = {
-        "promptTokenCount": prompt,
-        "cachedContentTokenCount": cached,
-        "candidatesTokenCount": spoken,
+        "promptTokenCount": prompt_tokens(ask),
+        "cachedContentTokenCount": max(cached, ask.cached_tokens),
+        "candidatesTokenCount": count_tokens("".join(_spoken(part) for part in said)),
         "thoughtsTokenCount": answer.thoughts_tokens,
         "toolUsePromptTokenCount": answer.tool_use_tokens,
     }
-    total = prompt + spoken + answer.thoughts_tokens + answer.tool_use_tokens
+    counts |= {name: given[name] or 0 for name in counts if name in given}
     usage: JsonObject = {name: count for name, count in counts.items() if count}
     usage |= {
-        "totalTokenCount": total,
-        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": prompt}],
+        "totalTokenCount": sum(counts.values()) - counts["cachedContentTokenCount"],
+        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": counts["promptTokenCount"]}],
     }
     usage |= _tier(ask)
-    usage |= answer.usage or {}
+    usage |= given
     return {name: count for name, count in usage.items() if count is not None}
 
 

@@ -106,6 +106,11 @@ class Model:
         return self.generation < (3, 6)
 
     @property
+    def has_caches(self) -> bool:
+        """Whether it has context caches that a client creates. Documented for both kinds."""
+        return not self.name.startswith("gemini-4-argon")
+
+    @property
     def calls_functions(self) -> bool:
         if self.draws or self.speaks:
             return False
@@ -230,6 +235,12 @@ class Ask:
             ]
             turns.append(Turn(is_model, tuple(parts)))
         return turns
+
+    def count_calls(self, call: JsonObject) -> int:
+        """How often the model has made this call since the user last said something."""
+        said = call.get("name"), call.get("args") or {}
+        made = [each for turn in self.current_turn for each in turn.of_kind("functionCall")]
+        return sum((each.get("name"), each.get("args") or {}) == said for each in made)
 
     @property
     def mixes_responses(self) -> bool:

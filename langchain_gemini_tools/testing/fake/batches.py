@@ -15,7 +15,16 @@ from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.testing.fake.responses import Cut, JsonObject, Outgoing, Refusal, whole
+from langchain_gemini_tools.testing.fake.responses import (
+    Cut,
+    JsonObject,
+    Outgoing,
+    Refusal,
+    read_page,
+    reading,
+    whole,
+)
+from langchain_gemini_tools.testing.fake.rules.payload import read_payload
 from langchain_gemini_tools.testing.fake.vertex_batches import (
     RPC_CODES,
     VERTEX_TIME,
@@ -35,6 +44,7 @@ if TYPE_CHECKING:
 _TYPE = "type.googleapis.com/google.ai.generativelanguage.v1main."
 _TIME = "2026-11-16T12:00:00.000000000Z"
 _FINAL = ("SUCCEEDED", "PARTIALLY_SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED")
+_UPLOADED = re.compile(r"\bfiles/up\d{6}$")
 _MAX_INLINE_BYTES = 20_000_000
 """Documented: "inline requests up to 20MB"."""
 
@@ -49,8 +59,11 @@ class FakeFile:
     display_name: str = ""
     is_output: bool = False
 
-    def describe(self, url: str) -> JsonObject:
-        """The file's JSON, as recorded for uploads."""
+    def describe(self) -> JsonObject:
+        """The file's JSON, as recorded for uploads.
+
+        The address is the real API's: requests refer to the file by it, or by the name.
+        """
         shown: JsonObject = {"name": self.name, "mimeType": self.mime_type}
         if self.display_name:
             shown["displayName"] = self.display_name
@@ -59,7 +72,7 @@ class FakeFile:
             "createTime": _TIME,
             "updateTime": _TIME,
             "expirationTime": "2026-11-18T12:00:00.000000000Z",
-            "uri": f"{url}/v1beta/{self.name}",
+            "uri": f"https://generativelanguage.googleapis.com/v1beta/{self.name}",
             "state": "ACTIVE",
             "source": "GENERATED" if self.is_output else "UPLOADED",
         }
@@ -192,6 +205,7 @@ class Batches:
         self._endings: deque[str] = deque()
         self._fails: Callable[[int, JsonObject], JsonObject | None] = lambda _number, _body: None
         self._uploads: dict[str, FakeFile] = {}
+        self._uploaded = 0
 
     # What goes wrong
 
@@ -251,7 +265,9 @@ class Batches:
             case "download":
                 return whole(200, self._file(name).data, "application/jsonl")
             case "get_file":
-                return whole(200, self._file(name).describe(url))
+                return whole(200, self._file(name).describe())
+            case "list_files":
+                return whole(200, self._list_files(request))
             case _:
                 del self.files[self._file(name).name]
                 return whole(200, {})
@@ -286,7 +302,8 @@ class Batches:
         return self.files[name]
 
     def _create(self, request: Request) -> FakeBatch:
-        batch = (request.body or {}).get("batch") or {}
+        body = read_payload(request.raw, message="BatchGenerateContentRequest")
+        batch = body.get("batch") or {}
         source = batch.get("inputConfig") or {}
         if file_name := source.get("fileName"):
             items = list(_read_lines(self._file(file_name).data))
@@ -294,7 +311,8 @@ class Batches:
             if len(request.raw) > _MAX_INLINE_BYTES:
                 raise Refusal("Request payload size exceeds the limit.", 400, evidence="inferred")
             inline = (source.get("requests") or {}).get("requests") or []
-            items = [({"metadata": each.get("metadata")}, each["request"]) for each in inline]
+            with reading():
+                items = [({"metadata": each.get("metadata")}, each["request"]) for each in inline]
         if not items:
             raise Refusal("The batch has no requests.", 400, evidence="inferred")
         self.created += 1
@@ -310,7 +328,7 @@ class Batches:
 
     def _create_vertex(self, request: Request, place: str) -> FakeBatch:
         if self.bucket_folder is None:
-            words = "The emulator has no bucket: set `batches.bucket_folder` to a folder."
+            words = "FakeGemini has no bucket. Give it a folder: FakeGemini(bucket_folder=...)."
             raise Refusal(words, 501)
         body, source = read_job(request.body)
         rows, error = read_rows(self.bucket_folder, source)
@@ -395,8 +413,7 @@ class Batches:
     def _list(self, request: Request) -> JsonObject:
         """Newest first, without outputs (SDK, notebook; not recorded)."""
         query = request.query
-        start = int(query.get("pageToken") or 0)
-        size = int(query.get("pageSize") or 50)
+        start, size = read_page(query)
         is_vertex = request.backend == "vertex"
         jobs = [
             job for job in reversed(self.jobs.values()) if isinstance(job, VertexBatch) == is_vertex
@@ -412,24 +429,45 @@ class Batches:
             page["nextPageToken"] = str(start + size)
         return page
 
+    def check_files(self, contents: Iterable[JsonObject]) -> None:
+        """Refuse a file that was uploaded here and deleted. Other files are not checked."""
+        for content in contents:
+            for part in content.get("parts", []):
+                address = part.get("fileData", {}).get("fileUri", "")
+                if found := _UPLOADED.search(address):
+                    self._file(found[0])
+
+    def _list_files(self, request: Request) -> JsonObject:
+        """Recorded for a single file. Newest first, and pages: inferred."""
+        start, size = read_page(request.query)
+        files = [each.describe() for each in reversed(self.files.values())]
+        page: JsonObject = {"files": files[start : start + size]} if files else {}
+        return page | ({"nextPageToken": str(start + size)} if start + size < len(files) else {})
+
     def _upload(self, request: Request, url: str) -> Outgoing:
         """Two steps, as recorded: `start` returns an address, `upload, finalize` gets the bytes."""
         command = request.headers.get("x-goog-upload-command", "")
         if command == "start":
             given = (request.body or {}).get("file") or {}
-            name = f"files/up{len(self.files) + len(self._uploads):06d}"
+            self._uploaded += 1
+            name = f"files/up{self._uploaded:06d}"
             mime_type = request.headers.get("x-goog-upload-header-content-type", "")
             shown = given.get("display_name") or given.get("displayName") or ""
             self._uploads[name] = FakeFile(name, mime_type=mime_type, display_name=shown)
             address = f"{url}/upload/v1beta/files?upload_id={name}&upload_protocol=resumable"
             headers = {"x-goog-upload-status": "active", "x-goog-upload-url": address}
             return replace(whole(200, b""), headers=headers)
-        upload = self._uploads[request.query["upload_id"]]
+        upload = self._uploads.get(request.query.get("upload_id", ""))
+        if upload is None:
+            words = (
+                "FakeGemini has only resumable uploads: X-Goog-Upload-Command: start comes first."
+            )
+            raise Refusal(words, 501)
         upload.data += request.raw
         if "finalize" not in command:
             return replace(whole(200, b""), headers={"x-goog-upload-status": "active"})
         self.files[upload.name] = self._uploads.pop(upload.name)
-        done = whole(200, {"file": upload.describe(url)})
+        done = whole(200, {"file": upload.describe()})
         return done.with_headers(x_goog_upload_status="final")
 
 

@@ -118,7 +118,13 @@ def _is_about(name: str, prompt: str) -> bool:
     if any(sign in prompt for word, sign in _SIGNS.items() if word in words):
         return bool(re.search(r"\d", prompt))
     subjects = [word for word in words if not _FILLERS.fullmatch(word)]
-    return any(_says(prompt, word) or _says(prompt, word + "s") for word in subjects)
+    return any(_says(prompt, form) for word in subjects for form in _singular_and_plural(word))
+
+
+def _singular_and_plural(word: str) -> tuple[str, ...]:
+    """`flight` and `flights`; but not `new` for `news`."""
+    single = word.removesuffix("s")
+    return (word, single) if word != single and len(single) > 3 else (word, word + "s")
 
 
 def _says(prompt: str, word: str) -> bool:
@@ -211,6 +217,7 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w])")
 _PLACE = r"[A-ZÀ-ÞŁŚŻ][\w'.-]*(?: [A-ZÀ-ÞŁŚŻ][\w'.-]*)*(?:, [A-Z]{2}\b)?"
 _PLACES = re.compile(rf"\b(?:in|for|at|of|from) ({_PLACE}(?:(?:,? and |,? or |, | & ){_PLACE})*)")
 _PLACE_KEYS = ("location", "city", "place", "town", "country", "address", "where", "destination")
+_PROMPT_KEYS = ("query", "question", "prompt", "text", "input", "request", "task", "message")
 _DEEP = 6  # lists inside lists are empty from this depth on: a schema may be recursive
 _SAMPLES = {
     "date": "2026-01-31",
@@ -294,7 +301,7 @@ class Filler:
             return self.place
         if self.quotations:
             return self.quotations.pop(0)
-        if key.lower() in ("query", "question", "prompt", "text", "input"):
+        if key.lower() in _PROMPT_KEYS:
             return self.prompt
         text = self.place or f"The {key.replace('_', ' ')}."
         shortest, longest = int(schema.get("minLength", 0)), schema.get("maxLength")

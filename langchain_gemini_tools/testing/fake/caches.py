@@ -15,14 +15,22 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.testing.fake.answer import prompt_tokens
-from langchain_gemini_tools.testing.fake.ask import Ask, Model
-from langchain_gemini_tools.testing.fake.responses import JsonObject, Outgoing, Refusal, whole
-from langchain_gemini_tools.testing.fake.rules.payload import camel, read_message
+from langchain_gemini_tools.testing.fake.ask import Ask
+from langchain_gemini_tools.testing.fake.responses import (
+    JsonObject,
+    Outgoing,
+    Refusal,
+    documented,
+    read_page,
+    reading,
+    whole,
+)
+from langchain_gemini_tools.testing.fake.rules.payload import check_model, read_payload
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
-    from langchain_gemini_tools.testing.fake.ask import Backend
+    from langchain_gemini_tools.testing.fake.ask import Backend, Model
     from langchain_gemini_tools.testing.fake.request import Request, Route
 
 MIN_TOKENS = 1024
@@ -63,8 +71,10 @@ class FakeCache:
 class Caches:
     """The caches of an emulator."""
 
-    def __init__(self) -> None:
+    def __init__(self, models: Collection[str] = ()) -> None:
         self.caches: dict[str, FakeCache] = {}
+        self.models = models
+        """Names of models that exist as well."""
         self._created = 0
 
     def expire(self, name: str) -> None:
@@ -74,7 +84,7 @@ class Caches:
     def serve(self, route: Route, request: Request) -> Outgoing:
         """Answer one request for caches."""
         if route.method == "create":
-            return whole(200, self._create(request.body or {}, route.resource, route.backend))
+            return whole(200, self._create(_read(request, route), route))
         if route.method == "list":
             return whole(200, self._list(request.query, route.backend))
         cache = self.find(route.resource)
@@ -82,7 +92,7 @@ class Caches:
             del self.caches[route.resource]
             return whole(200, {})
         if route.method == "update":
-            cache.expires_at = _read_expiry(request.body or {})
+            cache.expires_at = _read_expiry(_read(request, route))
         return whole(200, cache.describe(route.backend))
 
     def find(self, name: str) -> FakeCache:
@@ -93,23 +103,31 @@ class Caches:
             raise Refusal("CachedContent not found (or permission denied)", 403)
         return cache
 
-    def join(self, body: JsonObject) -> tuple[JsonObject, int]:
+    def join(self, body: JsonObject, model: Model) -> tuple[JsonObject, int]:
         """The request with what its cache contains, and the tokens of the cache."""
         name = str(body["cachedContent"])
         if not name.rpartition("/")[2].startswith(_ID):
             return body, 0
         cache = self.find(name)
+        if cache.model.rpartition("/")[2] != model.name:  # reported by many
+            raise Refusal(
+                f"Model used by GenerateContent request ({model.resource}) and CachedContent "
+                f"({cache.model}) has to be the same."
+            )
         joined = {key: value for key, value in body.items() if key != "cachedContent"}
         joined |= {key: cache.contents[key] for key in _CONTENTS if key in cache.contents}
         contents = [*cache.contents.get("contents", []), *body.get("contents", [])]
         return joined | {"contents": contents}, cache.tokens
 
-    def _create(self, body: JsonObject, place: str, backend: Backend) -> JsonObject:
-        model = str(body.get("model") or "")
-        name = model.rpartition("/")[2]
-        given = {key: value for key, value in body.items() if camel(key) in _CONTENTS and value}
-        contents = read_message(given, backend=backend)
-        tokens = prompt_tokens(Ask(contents, Model(name), backend))
+    def _create(self, body: JsonObject, route: Route) -> JsonObject:
+        given = str(body.get("model") or "")
+        name = given.rpartition("/")[2]
+        method = "createCachedContent"
+        model = check_model(name, route.version, route.backend, method, self.models)
+        if not model.has_caches:
+            raise documented(f"{name} has no explicit caching")
+        contents = {key: body[key] for key in _CONTENTS if body.get(key)}
+        tokens = prompt_tokens(Ask(contents, model, route.backend))
         if tokens < MIN_TOKENS:  # recorded
             raise Refusal(
                 f"Cached content is too small. total_token_count={tokens}, "
@@ -118,30 +136,38 @@ class Caches:
             )
         self._created += 1
         cache = FakeCache(
-            f"{place}/{_ID}{self._created:06d}",
-            model,
+            f"{route.resource}/{_ID}{self._created:06d}",
+            given,
             contents,
             tokens,
             _read_expiry(body),
             str(body.get("displayName") or ""),
         )
         self.caches[cache.name] = cache
-        return cache.describe(backend)
+        return cache.describe(route.backend)
 
     def _list(self, query: Mapping[str, str], backend: Backend) -> JsonObject:
         caches = [each for each in reversed(self.caches.values()) if each.expires_at > time.time()]
-        start, size = int(query.get("pageToken") or 0), int(query.get("pageSize") or 50)
+        start, size = read_page(query)
         shown = [each.describe(backend) for each in caches[start : start + size]]
         page: JsonObject = {"cachedContents": shown} if shown else {}
         return page | ({"nextPageToken": str(start + size)} if start + size < len(caches) else {})
 
 
+def _read(request: Request, route: Route) -> JsonObject:
+    """The cache that a request describes."""
+    return read_payload(
+        request.raw, backend=route.backend, version=route.version, message="CachedContent"
+    )
+
+
 def _read_expiry(body: Mapping[str, Any]) -> float:
     """When a cache ends. Recorded: a time in the past is accepted."""
-    if end := body.get("expireTime"):
-        return datetime.fromisoformat(str(end)).timestamp()
-    seconds = str(body.get("ttl") or f"{_DEFAULT_SECONDS}s").removesuffix("s")
-    return time.time() + float(seconds)
+    with reading():
+        if end := body.get("expireTime"):
+            return datetime.fromisoformat(str(end)).timestamp()
+        seconds = str(body.get("ttl") or f"{_DEFAULT_SECONDS}s").removesuffix("s")
+        return time.time() + float(seconds)
 
 
 def _render_time(moment: float) -> str:

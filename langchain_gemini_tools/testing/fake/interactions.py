@@ -21,6 +21,7 @@ from langchain_gemini_tools.testing.fake.responses import (
     documented,
     event_stream,
     invalid,
+    reading,
     whole,
 )
 from langchain_gemini_tools.testing.fake.rules import interactions as rules
@@ -90,6 +91,12 @@ class Interactions:
         return self.stored[name]
 
     def _create(self, route: Route, body: JsonObject, answer: NextReply) -> Outgoing:
+        with reading():
+            ask, stored = self._read(route, body)
+        return self._answer(body, ask, stored, answer(ask))
+
+    def _read(self, route: Route, body: JsonObject) -> tuple[Ask, Stored]:
+        """The equivalent call, and what is stored of the conversation before the answer."""
         run_checks([lambda: rules.check_fields(body)], self._judge)
         model = self._model(body, route)
         named = None if body.get("agent") else model
@@ -108,7 +115,7 @@ class Interactions:
         ask = Ask(read_call(body, steps), model, route.backend, route.version)
         check_declarations(ask)
         check_length(prompt_tokens(ask), 1_048_576)
-        return self._answer(body, ask, Stored({}, steps, given), answer(ask))
+        return ask, Stored({}, steps, given)
 
     def _model(self, body: JsonObject, route: Route) -> Model:
         if agent := body.get("agent"):
@@ -123,7 +130,8 @@ class Interactions:
         self, body: JsonObject, ask: Ask, stored: Stored, reply: Reply | LongAnswer
     ) -> Outgoing:
         if isinstance(reply, LongAnswer):
-            raise Refusal("The emulator has no long answers for interactions.", 501)
+            words = "FakeGemini has no long answers for interactions. Script reply(...) instead."
+            raise Refusal(words, status="FAILED_PRECONDITION")
         if reply.body is not None or reply.events is not None:
             return reply.finish(self._raw(body, reply, stored))
         said = reply.answer_to(ask)

@@ -215,6 +215,7 @@ _ROUTES = {
     "POST batchPredictionJobs/*:cancel": ("batches", "cancel"),
     "DELETE batchPredictionJobs/*": ("batches", "delete"),
     "POST files": ("batches", "upload"),
+    "GET files": ("batches", "list_files"),
     "GET files/*:download": ("batches", "download"),
     "GET files/*": ("batches", "get_file"),
     "DELETE files/*": ("batches", "delete_file"),
@@ -229,6 +230,22 @@ _ROUTES = {
     "POST interactions/*/cancel": ("interactions", "cancel"),
 }
 """The service and the operation of each path."""
+
+
+_OTHER_SERVICES = re.compile(
+    r"""
+    /v1\w*/(?:.+/)?(?:
+        models/[^/:]+:\w*(?:[eE]mbed|[pP]redict|computeTokens|generateAnswer)\w*
+        |(?:auth_tokens|corpora|endpoints|fileSearchStores|openai|operations|tunedModels|webhooks)(?:[/:].*)?
+    )
+    """,
+    re.VERBOSE,
+)
+
+
+def is_of_another_service(path: str) -> bool:
+    """Whether Google has this page, but no route leads to it."""
+    return bool(_OTHER_SERVICES.search(path))
 
 
 @dataclass(frozen=True)

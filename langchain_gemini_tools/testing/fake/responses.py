@@ -12,7 +12,7 @@ import selectors
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
@@ -173,6 +173,21 @@ def invalid(why: str, *, evidence: Evidence = "inferred") -> Refusal:
 def documented(why: str) -> Refusal:
     """The same for a rule that Google's documents state."""
     return invalid(why, evidence="documented")
+
+
+@contextlib.contextmanager
+def reading() -> Iterator[None]:
+    """Refuse a request that does not have the form that the block expects."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise invalid(f"The request does not have the expected form: {error!r}") from error
+
+
+def read_page(query: Mapping[str, str]) -> tuple[int, int]:
+    """Where a page of a list begins, and its size."""
+    with reading():
+        return int(query.get("pageToken") or 0), int(query.get("pageSize") or 50)
 
 
 Answerer = Callable[[str, str, Mapping[str, str], bytes], Outgoing]

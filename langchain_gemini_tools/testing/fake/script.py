@@ -1,4 +1,4 @@
-"""What a test scripts: the next replies, and what goes wrong with the next requests.
+"""What a test scripts: the next replies.
 
 Replies have the form that the client requests. A `LongAnswer` needs several requests, as Gemini 4
 sends it. Each response ends with CONTINUATION and a token, the last one with STOP. A token says
@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.testing.fake import faults
 from langchain_gemini_tools.testing.fake.answer import (
@@ -126,6 +125,13 @@ class Reply:
             raise TypeError(f"code must be a pair: ('print(42)', '42'), not {self.code!r:.100}.")
         if self.fault is not None and not callable(self.fault):
             raise TypeError(f"fault must be a function of `faults`, not {self.fault!r:.100}.")
+        if (name := getattr(self.fault, "__name__", "")) and vars(faults).get(name) is self.fault:
+            raise TypeError(f"fault must be what faults.{name} returns: fault=faults.{name}(...).")
+        if misspelled := next((name for name in self.usage or () if "_" in name), ""):
+            raise ValueError(
+                f"usage has no {misspelled!r}. Its counts are promptTokenCount, "
+                "candidatesTokenCount, thoughtsTokenCount, cachedContentTokenCount, ..."
+            )
 
     def render(self, ask: Ask, memory: Memory) -> Outgoing:
         """Render the reply as a response; remember its signatures, calls and tokens."""
@@ -136,7 +142,10 @@ class Reply:
     def finish(self, outgoing: Outgoing) -> Outgoing:
         """Add the scripted headers and the fault to a response."""
         outgoing = outgoing.with_headers(**self.headers or {})
-        return self.fault(outgoing) if self.fault else outgoing
+        changed = self.fault(outgoing) if self.fault else outgoing
+        if not isinstance(changed, Outgoing):
+            raise TypeError(f"fault returned {changed!r:.100} instead of a response.")
+        return changed
 
     def _tokens(self) -> list[str]:
         """The continuation tokens that a test has scripted."""
@@ -208,6 +217,9 @@ _MADE_OF = ("text", "calls", "thoughts", "structured", "media", "code", "searche
 """What the parts of a reply are made of."""
 
 
+_CALL = ("name", "args", "id", "partialArgs", "willContinue")
+
+
 def _is_pair(value: Any, first: type) -> bool:
     return isinstance(value, tuple | list) and len(value) == 2 and isinstance(value[0], first)
 
@@ -219,6 +231,8 @@ def _check_call(call: Any) -> None:
             f"{call!r:.100} is not a call. Write it as ('get_weather', {{'city': 'Oslo'}}), and "
             "all calls as a list."
         )
+    if not is_pair and (unknown := sorted(call.keys() - {*_CALL, "type"})):
+        raise TypeError(f"{call!r:.100}: a call has no {unknown[0]!r}. It has {', '.join(_CALL)}.")
 
 
 def _check_json(name: str, value: Any) -> None:
@@ -258,7 +272,8 @@ def render_call(call: Call) -> JsonObject:
     if isinstance(call, tuple | list):  # a list in a script that is JSON
         name, args = call
         return {"functionCall": {"name": name, "args": args}}
-    return {"functionCall": dict(call)}
+    # A tool call of LangChain has a type, too.
+    return {"functionCall": {key: value for key, value in call.items() if key != "type"}}
 
 
 def split_body(body: JsonObject) -> list[JsonObject]:
@@ -373,126 +388,3 @@ class LongAnswer:
         usage["promptTokenCount"] = prompt_tokens(ask) + again
         usage["totalTokenCount"] += again
         return response_body(Answer(), ask, parts, usage, response_id, is_last=False)
-
-
-@dataclass
-class _PendingFault:
-    """Something that goes wrong with the next requests."""
-
-    name: str
-    times: int | None
-    skip: int
-    fault: Fault | None = None
-    """Changes the reply, which is used up. It waits for a stream."""
-    instead: Reply | None = None
-    """Goes out instead of the reply, which is kept for the next request."""
-
-
-class PlannedFaults:
-    """What goes wrong with the next requests, in the order given.
-
-    A fault that replaces a reply keeps the reply for the next request. To add a fault to a certain
-    reply, script it with `reply(..., fault=...)`.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._faults: list[_PendingFault] = []
-
-    @property
-    def unmet_faults(self) -> list[str]:
-        """The names of the faults that have not occurred."""
-        return [fault.name for fault in self._faults if fault.times]
-
-    def fail(
-        self,
-        status: int = 503,
-        message: str | None = None,
-        *,
-        times: int | None = 1,
-        skip: int = 0,
-        retry_after: float | None = None,
-    ) -> None:
-        """Make the next requests fail with an HTTP error. They do not use up replies.
-
-        Args:
-            status: The HTTP status.
-            message: The message of the error; by default that of the API.
-            times: How many requests fail; None for every request from now on.
-            skip: How many requests pass before that.
-            retry_after: The delay in seconds that the API asks for, as `RetryInfo`. `ChatGemini`
-                does not wait for it inside the block.
-        """
-        if not isinstance(status, int) or not 400 <= status <= 599:
-            raise ValueError(f"status must be an HTTP error such as 503, not {status!r}.")
-        if not isinstance(retry_after, int | float | None):
-            raise TypeError(f"retry_after must be a number of seconds, not {retry_after!r}.")
-        fault = faults.http_failure(status, message, retry_after=retry_after)
-        self._plan(f"fail({status})", times, skip, instead=Reply(fault=fault))
-
-    def hang(self, seconds: float = 600, *, times: int | None = 1, skip: int = 0) -> None:
-        """Make the next requests wait for a response, until the client's timeout or the end."""
-        reply = Reply("", fault=faults.slow_first_byte(seconds))
-        self._plan("hang()", times, skip, instead=reply)
-
-    def reset(self, *, times: int | None = 1, skip: int = 0) -> None:
-        """Close the connections of the next requests without a response."""
-        self._plan("reset()", times, skip, instead=Reply(fault=faults.cut_before_headers()))
-
-    def cut_stream(self, after: int = 1, *, times: int | None = 1, skip: int = 0) -> None:
-        """Close the connection of the next stream after that many events."""
-        self._plan("cut_stream()", times, skip, fault=faults.cut_connection(after))
-
-    def slow(self, seconds: float = 0.05, *, times: int | None = 1, skip: int = 0) -> None:
-        """Pause before each event of the next stream."""
-        self._plan("slow()", times, skip, fault=faults.slow_events(seconds))
-
-    def malformed_call(
-        self,
-        text: str = "print(default_api.f(",
-        *,
-        reason: Literal[
-            "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"
-        ] = "MALFORMED_FUNCTION_CALL",
-        times: int | None = 1,
-        skip: int = 0,
-    ) -> None:
-        """Answer the next requests with a tool call that the API could not read."""
-        message = f"Malformed function call: {text}"
-        reply = Reply(finish_reason=reason, finish_message=message)
-        self._plan("malformed_call()", times, skip, instead=reply)
-
-    def block(self, reason: str = "SAFETY", *, times: int | None = 1, skip: int = 0) -> None:
-        """Block the answers to the next requests, for instance for `RECITATION`."""
-        self._plan("block()", times, skip, instead=Reply(finish_reason=reason))
-
-    def block_prompt(
-        self, reason: str = "PROHIBITED_CONTENT", *, times: int | None = 1, skip: int = 0
-    ) -> None:
-        """Block the prompts of the next requests: there is no answer."""
-        usage = {"promptTokenCount": 1, "totalTokenCount": 1}
-        body = {"promptFeedback": {"blockReason": reason}, "usageMetadata": usage}
-        self._plan("block_prompt()", times, skip, instead=Reply(body=body))
-
-    def empty(self, *, times: int | None = 1, skip: int = 0) -> None:
-        """Answer the next requests with nothing."""
-        self._plan("empty()", times, skip, instead=Reply())
-
-    def _plan(self, name: str, times: int | None, skip: int, **what: Any) -> None:
-        for argument, count in {"times": times, "skip": skip}.items():
-            if count is not None and not (isinstance(count, int) and count >= 0):
-                raise ValueError(f"{argument} must be a number of requests, not {count!r}.")
-        with self._lock:
-            self._faults.append(_PendingFault(name, times, skip, **what))
-
-    def _next_fault(self, *, is_stream: bool) -> _PendingFault | None:
-        for pending in self._faults:
-            if pending.times == 0 or (pending.fault and not is_stream):
-                continue
-            if pending.skip:
-                pending.skip -= 1
-                return None
-            if pending.times is not None:
-                pending.times -= 1
-            return pending
-        return None

@@ -31,9 +31,11 @@ from langchain_gemini_tools.testing.fake.batches import Batches
 from langchain_gemini_tools.testing.fake.brain import think
 from langchain_gemini_tools.testing.fake.caches import Caches
 from langchain_gemini_tools.testing.fake.interactions import Interactions, refuse
+from langchain_gemini_tools.testing.fake.planned_faults import PlannedFaults
 from langchain_gemini_tools.testing.fake.request import (
     Request,
     Route,
+    is_of_another_service,
     read_route,
     without_credentials,
 )
@@ -46,12 +48,12 @@ from langchain_gemini_tools.testing.fake.responses import (
     whole,
 )
 from langchain_gemini_tools.testing.fake.rules import payload
+from langchain_gemini_tools.testing.fake.rules.contents import check_counted
 from langchain_gemini_tools.testing.fake.rules.generation import check_cached_content
 from langchain_gemini_tools.testing.fake.script import (
     Call,
     Fault,
     LongAnswer,
-    PlannedFaults,
     Reply,
     render_call,
 )
@@ -61,6 +63,12 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.testing.fake.ask import Backend
 
+_LISTED = (  # documented as current in November 2026; other names of the same form work as well
+    *("gemini-4-argon", "gemini-3.8-flash", "gemini-3.7-flash", "gemini-3.6-flash"),
+    *("gemini-3.5-flash-lite", "gemini-3.1-pro-preview", "gemini-3-flash-preview"),
+    *("gemma-4-26b-a4b-it", "gemma-4-31b-it"),
+)
+"""The models in the list."""
 API_KEY = "unreal-key-0815"
 ACCESS_TOKEN = "unreal-token-0815"
 
@@ -102,7 +110,7 @@ class Emulator(PlannedFaults):
         self.token_limit = token_limit
         self.stored_credentials = {API_KEY, ACCESS_TOKEN}
         """The credentials that requests keep; any other is not stored."""
-        self.caches = Caches()
+        self.caches = Caches(models)
         """The context caches."""
         self.batches = Batches(self._answer_item)
         """The batch jobs and files, and what goes wrong with them."""
@@ -244,8 +252,7 @@ class Emulator(PlannedFaults):
         with self._lock:
             self.requests.append(request)
             if route is None:
-                page = "<!DOCTYPE html><title>Error 404 (Not Found)!!1</title>"
-                return whole(404, page, "text/html")
+                return self._not_found(method, url.path)
             try:
                 # The id of an upload is a secret itself.
                 if route.method != "upload" or "upload_id" not in query:
@@ -253,12 +260,26 @@ class Emulator(PlannedFaults):
                     payload.check_key(headers, query, route.backend, *valid)
                 return self._dispatch(route, request, query)
             except Refusal as refusal:
-                self.refusals.append(refusal)
+                self._note(refusal)
                 if route.service == "interactions":
                     return refuse(refusal)
                 return whole(refusal.code, refusal.body)
             except Exception as failure:  # noqa: BLE001 - raised when the `with` block ends
                 return self._fail_to_answer(failure)
+
+    def _not_found(self, method: str, path: str) -> Outgoing:
+        """The response to a path that is not served: Google's page, or what this server lacks."""
+        if not is_of_another_service(path):
+            page = "<!DOCTYPE html><title>Error 404 (Not Found)!!1</title>"
+            return whole(404, page, "text/html")
+        words = (
+            f"FakeGemini does not implement {method} {path}. It has generateContent, streams, "
+            "countTokens, interactions, context caches, batch jobs and files. Replace this call "
+            "in the test in another way."
+        )
+        refusal = Refusal(words, 501)
+        self._note(refusal)
+        return whole(refusal.code, refusal.body)
 
     def _dispatch(self, route: Route, request: Request, query: Mapping[str, str]) -> Outgoing:
         match route.service:
@@ -271,6 +292,9 @@ class Emulator(PlannedFaults):
                 return self._interact(route, request)
         return self._generate(route, request)
 
+    def _note(self, refusal: Refusal) -> None:
+        self.refusals.append(refusal)
+
     def _fail_to_answer(self, failure: Exception) -> Outgoing:
         """The response when this server, or a reply of a test, is wrong."""
         self._failures.append(failure)
@@ -281,7 +305,8 @@ class Emulator(PlannedFaults):
         if route.method == "create" and route.backend == "gemini":
             payload.check_model(route.name, route.version, "gemini", "generateContent", self.models)
         elif route.method == "create":
-            model = str((request.body or {}).get("model")).rpartition("/")[2]
+            given = request.body if isinstance(request.body, dict) else {}
+            model = str(given.get("model")).rpartition("/")[2]
             if not find_model(model, route.version) and model not in self.models:
                 raise Refusal(f"The PublisherModel {model} does not exist.", 404)
         return self.batches.serve(route.method, request, route.resource, self._url)
@@ -308,7 +333,7 @@ class Emulator(PlannedFaults):
     def _generate(self, route: Route, request: Request) -> Outgoing:
         """The response of a model, or about one."""
         if route.method == "list":
-            return whole(200, {"models": [_describe(Model("gemini-3-flash-preview"))]})
+            return whole(200, {"models": [*map(_describe, self._listed_models(route.version))]})
         model = payload.check_model(
             route.name, route.version, route.backend, route.method, self.models
         )
@@ -323,14 +348,18 @@ class Emulator(PlannedFaults):
         ask = Ask(body, model, route.backend, route.version, is_stream=is_stream, tier=tier)
         if body.get("cachedContent"):
             check_cached_content(ask)
-            body, cached_tokens = self.caches.join(body)
+            body, cached_tokens = self.caches.join(body, model)
             ask = replace(ask, body=body, cached_tokens=cached_tokens)
         if is_stream and request.query.get("alt") != "sse":
-            raise Refusal("The emulator streams server-sent events only: ?alt=sse", 501)
+            raise Refusal("FakeGemini streams server-sent events only: ?alt=sse", 501)
         foreign = self.accepts_foreign_signatures
         rules.check(ask, self.memory, accepts_foreign=foreign, judge=self._judge)
+        self.batches.check_files(ask.contents)
         payload.check_length(prompt_tokens(ask), self.token_limit)
         return self._respond(ask, request)
+
+    def _listed_models(self, version: str) -> list[Model]:
+        return [find_model(name, version) or Model(name) for name in (*_LISTED, *self.models)]
 
     def _interact(self, route: Route, request: Request) -> Outgoing:
         """The response of the Interactions API."""
@@ -377,9 +406,12 @@ class Emulator(PlannedFaults):
         body = payload.read_payload(
             raw, backend=route.backend, version=route.version, message="CountTokensRequest"
         )
+        if route.backend == "gemini":
+            check_counted(body)
         body = body.get("generateContentRequest", body)
         tokens = prompt_tokens(Ask(body, model, route.backend, route.version))
-        return whole(200, {"totalTokens": tokens})
+        details = [{"modality": "TEXT", "tokenCount": tokens}]
+        return whole(200, {"totalTokens": tokens, "promptTokensDetails": details})
 
 
 def _model_of(route: Route | None, raw: bytes) -> str:

@@ -69,6 +69,11 @@ def test_a_clean_folder_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str
             id="a header that is not harmless",
         ),
         pytest.param(
+            {"request": {"headers": {"Host": "a", "Accept": "*/*"}}},
+            ["interaction 1, request: the headers 'Host', 'Accept' are not one of content-type"],
+            id="headers as vcrpy writes them",
+        ),
+        pytest.param(
             {"response": {"headers": {"set-cookie": "a=b"}}},
             [
                 "interaction 1, response: the header 'set-cookie' is not one of content-encoding, "

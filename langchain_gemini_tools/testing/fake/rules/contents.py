@@ -50,6 +50,17 @@ def check_contents(ask: Ask) -> None:
         _check_media(part, ask)
 
 
+def check_counted(body: JsonObject) -> None:
+    """Refuse a request of countTokens on the Developer API that lacks contents, or the model."""
+    # Reported: python-genai, issue 432, for the model; others for the contents in a whole request
+    nested = body.get("generateContentRequest")
+    counted, place = (body, "") if nested is None else (nested, "generate_content_request.")
+    needed = ("contents",) if nested is None else ("model", "contents")
+    for name in needed:
+        if not counted.get(name):
+            raise Refusal(f"* CountTokensRequest.{place}{name}: {name} is not specified\n")
+
+
 def _missing_contents(ask: Ask) -> Refusal:
     if ask.backend == "vertex":
         return Refusal(

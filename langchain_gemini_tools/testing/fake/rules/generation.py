@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from langchain_gemini_tools.testing.fake.responses import (
@@ -37,11 +38,12 @@ def check_generation(ask: Ask) -> None:
         _check_gemma(ask)
     if ask.model.speaks:
         _check_speech(ask)
-    if ask.body.get("cachedContent") and ask.model.name.startswith("gemini-4-argon"):
-        raise documented("Gemini 4 Argon has no explicit caching")
+    if ask.body.get("cachedContent") and not ask.model.has_caches:
+        raise documented(f"{ask.model.name} has no explicit caching")
     config = ask.config
     if config.get("candidateCount", 1) > 1 and ask.model.is_3:
         raise Refusal("Multiple candidates is not enabled for this model")
+    _check_ranges(ask)
     _check_thinking(ask)
     if (mime_type := config.get("responseMimeType")) and mime_type not in _TEXT_TYPES:
         raise Refusal(
@@ -55,13 +57,39 @@ def check_generation(ask: Ask) -> None:
         raise _too_many_stops(count, ask)
 
 
+_RANGES = (
+    # Reported by several, for the Developer API. The words of Vertex AI: BerriAI/litellm, pull
+    # request 10548, for maxOutputTokens; the bounds of the others are inferred.
+    ("temperature", "temperature must be in the range [0.0, 2.0]", 0, 2, "2.0001"),
+    ("topP", "top_p must be in the range [0.0, 1.0]", 0, 1, "1.0001"),
+    ("candidateCount", "candidate_count must be in the range [1, 8]", 1, 8, "9"),
+    # Reported: the Developer API does not say what is wrong with a limit that is not positive. A
+    # limit that is too high is accepted.
+    ("maxOutputTokens", "Request contains an invalid argument.", 1, math.inf, "65537"),
+)
+"""Each setting, the message of the Developer API, and the range."""
+
+
+def _check_ranges(ask: Ask) -> None:
+    for name, message, lowest, highest, end in _RANGES:
+        value = ask.config.get(name, lowest)
+        if lowest <= value <= highest:
+            continue
+        if ask.backend == "vertex":
+            raise _out_of_range(name, value, f"{lowest} (inclusive) to {end}")
+        raise Refusal(message, why=f"{name} cannot be {value}")
+
+
+def _out_of_range(name: str, value: float, allowed: str) -> Refusal:
+    return Refusal(
+        f"Unable to submit request because it has a {name} value of {value} but the supported "
+        f"range is from {allowed} (exclusive). Update the value and try again."
+    )
+
+
 def _too_many_stops(count: int, ask: Ask) -> Refusal:
     if ask.backend == "vertex":  # reported: continuedev/continue, issue 7849
-        return Refusal(
-            f"Unable to submit request because it has a stopSequences value of {count} but the "
-            "supported range is from 1 (inclusive) to 6 (exclusive). Update the value and try "
-            "again."
-        )
+        return _out_of_range("stopSequences", count, "1 (inclusive) to 6")
     # Reported: continuedev/continue, issue 2702
     return Refusal("the number of stop_sequences must not exceed 5")
 
@@ -111,10 +139,39 @@ def _check_thinking(ask: Ask) -> None:
     if budget is not None and not ask.model.accepts_budget:
         # Reported for Gemma 4; the words for gemini-4-argon are inferred
         raise Refusal("Thinking budget is not supported for this model.")
+    if budget and budget != -1:
+        _check_budget(budget, ask)
     # Reported by pydantic-ai on 2026-10-23: Vertex AI accepts it for gemini-3.1-pro-preview
     is_accepted = ask.backend == "vertex" and ask.model.is_3
     if budget == 0 and "-pro" in ask.model.name and not is_accepted:
         raise Refusal("Budget 0 is invalid. This model only works in thinking mode.")
+
+
+_BUDGETS = (
+    # Documented: https://ai.google.dev/gemini-api/docs/thinking. The others are not known.
+    ("gemini-2.5-pro", 128, 32768),
+    ("gemini-2.5-flash-lite", 512, 24576),
+    ("gemini-2.5-flash", 0, 24576),
+)
+"""The thinking budgets of a model; -1 lets it decide, and 0 is another rule."""
+
+
+def _check_budget(budget: int, ask: Ask) -> None:
+    ranges = (row[1:] for row in _BUDGETS if ask.model.name.startswith(row[0]))
+    lowest, highest = next(ranges, (budget, budget))
+    if lowest <= budget <= highest:
+        return
+    if ask.backend == "vertex":  # reported: su-kaka/gcli2api, issue 108
+        raise Refusal(
+            f"thinking_budget is out of range; supported values are integers from {lowest or 1} to "
+            f"{highest}. Learn more: "
+            "https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/gemini"
+        )
+    # Reported by many, for each of the three models
+    raise Refusal(
+        f"The thinking budget {budget} is invalid. Please choose a value between {lowest} and "
+        f"{highest}."
+    )
 
 
 def _unsupported_level(level: str, ask: Ask) -> Refusal:

@@ -133,6 +133,9 @@ def _check_kind(given: Any, kinds: dict[str, set[str]], what: str) -> None:
     if not isinstance(given, dict) or given.get("type") not in kinds:
         raise invalid(f"A {what} has a known type")
     _check_known(given, kinds[given["type"]], given["type"])
+    for key in ("text", "name", "id"):
+        if not isinstance(given.get(key, ""), str):
+            raise invalid(f"{key} of a {what} is a string")
 
 
 def _check_choice(choice: Any, body: JsonObject) -> None:

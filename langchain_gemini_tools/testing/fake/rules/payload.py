@@ -331,6 +331,16 @@ message CountTokensRequest {
   vertex Content systemInstruction; vertex repeated Tool tools; vertex string model;
   vertex GenerationConfig generationConfig; vertex Value instances;
 }
+message CachedContent {
+  string name; string model; string displayName; repeated Content contents; repeated Tool tools;
+  Content systemInstruction; ToolConfig toolConfig; string ttl; string expireTime;
+  vertex Value encryptionSpec; }
+message BatchGenerateContentRequest { GenerateContentBatch batch; }
+message GenerateContentBatch { string model; string displayName; InputConfig inputConfig;
+  Value webhookConfig; Value priority; }
+message InputConfig { InlinedRequests requests; string fileName; }
+message InlinedRequests { repeated InlinedRequest requests; }
+message InlinedRequest { Value request; Value metadata; }
 message Content { string role; repeated Part parts; }
 message Part {
   string text; Blob inlineData; FileData fileData; FunctionCall functionCall;

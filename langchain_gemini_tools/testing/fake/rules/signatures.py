@@ -39,7 +39,8 @@ def check_signatures(ask: Ask, memory: Memory, *, accepts_foreign: Foreign) -> N
             raise Refusal(f"Tool call context circulation is not enabled for {ask.model.resource}")
         return
     for number, turn in enumerate(ask.turns):
-        _check_step(turn, ask, memory, is_current=number >= ask.current_turn_start)
+        is_current = number >= ask.current_turn_start
+        _check_step(turn, ask, memory, accepts_foreign=accepts_foreign, is_current=is_current)
         _check_server_parts(turn, ask, memory, accepts_foreign=accepts_foreign)
 
 
@@ -66,23 +67,39 @@ def _check_origin(part: JsonObject, ask: Ask, memory: Memory, *, accepts_foreign
         raise _corrupted(f"it was put on a call of {issued.name}")
 
 
-def _check_step(turn: Turn, ask: Ask, memory: Memory, *, is_current: bool) -> None:
+def _check_step(
+    turn: Turn, ask: Ask, memory: Memory, *, accepts_foreign: Foreign, is_current: bool
+) -> None:
     """The first call of a step is signed; calls that were sent with a signature come back with it.
 
-    In older turns a signature may be missing, but it must not differ.
+    In older turns a signature may be missing, but it must not differ. A step that another server
+    has signed, or that was made by hand, is not compared with what was sent here: a call without an
+    id can be equal by chance.
     """
     is_first = True
+    is_foreign = bool(accepts_foreign) and _has_foreign_signature(turn, memory)
     for number, _, part in turn.parts:
         if "functionCall" not in part:
             continue
         signature = decode(part.get("thoughtSignature", "")) or None
-        issued = {known.signature for known in memory.issued_calls(part["functionCall"], ask)}
+        known_calls = [] if is_foreign else memory.issued_calls(part["functionCall"], ask)
+        issued = {known.signature for known in known_calls}
         if signature is None:
             if is_current and (None not in issued if issued else is_first):
                 raise _missing(part["functionCall"].get("name", ""), number, ask)
         elif issued and signature not in issued:
             raise _corrupted("a call came back with another signature than it was sent with")
         is_first = False
+
+
+def _has_foreign_signature(turn: Turn, memory: Memory) -> bool:
+    """Whether a call has a signature that was not issued here; `_check_origin` has accepted it."""
+    signatures = [
+        decode(part["thoughtSignature"])
+        for _, _, part in turn.parts
+        if "functionCall" in part and "thoughtSignature" in part
+    ]
+    return any(each not in memory.signatures for each in signatures)
 
 
 def _check_server_parts(turn: Turn, ask: Ask, memory: Memory, *, accepts_foreign: Foreign) -> None:

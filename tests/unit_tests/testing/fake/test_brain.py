@@ -77,6 +77,12 @@ def test_a_function_is_called_when_the_prompt_is_about_it(prompt: str, expected:
     assert calls(user(prompt)) == expected
 
 
+def test_the_subject_of_a_function_may_be_singular_or_plural() -> None:
+    tools = [{"functionDeclarations": [{"name": "search_flights"}, {"name": "get_news"}]}]
+    assert calls(user("Is there a new flight to Oslo?"), tools=tools) == [("search_flights", {})]
+    assert calls(user("What is in the news?"), tools=tools) == [("get_news", {})]
+
+
 def test_none_calls_nothing_and_any_always_calls() -> None:
     assert calls(user("Weather in Oslo?"), mode="NONE") == []
     assert calls(user("Hello!"), mode="ANY") == [("magic_function_no_args", {})]

@@ -45,6 +45,38 @@ GEMMA = "gemma-3-27b-it"
             id="six-stop-sequences",
         ),
         pytest.param(
+            GEMINI_3,
+            {"temperature": 2.1},
+            "temperature must be in the range [0.0, 2.0]",
+            id="temperature",
+        ),
+        pytest.param(GEMINI_3, {"topP": 9}, "top_p must be in the range [0.0, 1.0]", id="top-p"),
+        pytest.param(
+            GEMINI_2,
+            {"candidateCount": 9},
+            "candidate_count must be in the range [1, 8]",
+            id="nine-candidates",
+        ),
+        pytest.param(GEMINI_3, {"maxOutputTokens": 0}, CATCH_ALL, id="no-output"),
+        pytest.param(
+            "gemini-2.5-pro",
+            {"thinkingConfig": {"thinkingBudget": 50}},
+            "The thinking budget 50 is invalid. Please choose a value between 128 and 32768.",
+            id="small-budget-on-2.5-pro",
+        ),
+        pytest.param(
+            "gemini-2.5-flash-lite",
+            {"thinkingConfig": {"thinkingBudget": 256}},
+            "The thinking budget 256 is invalid. Please choose a value between 512 and 24576.",
+            id="small-budget-on-2.5-flash-lite",
+        ),
+        pytest.param(
+            GEMINI_2,
+            {"thinkingConfig": {"thinkingBudget": 32000}},
+            "The thinking budget 32000 is invalid. Please choose a value between 0 and 24576.",
+            id="large-budget-on-2.5-flash",
+        ),
+        pytest.param(
             GEMINI_2,
             {"thinkingConfig": {"thinkingLevel": "LOW"}},
             "Thinking level is not supported for this model.",
@@ -125,6 +157,20 @@ def test_settings_that_are_rejected(model: str, config: dict[str, Any], message:
     ("model", "config"),
     [
         pytest.param(GEMINI_2, {"candidateCount": 2}, id="two-candidates-on-2.5"),
+        pytest.param(GEMINI_2, {"temperature": 2, "topP": 1, "maxOutputTokens": 9**9}, id="most"),
+        pytest.param(GEMINI_2, {"temperature": 0, "topP": 0, "maxOutputTokens": 1}, id="least"),
+        *(
+            pytest.param(
+                name, {"thinkingConfig": {"thinkingBudget": budget}}, id=f"{name} {budget}"
+            )
+            for name, budgets in {
+                "gemini-2.5-pro": (-1, 128, 32768),
+                "gemini-2.5-flash": (-1, 50, 24576),
+                "gemini-2.5-flash-lite": (-1, 0, 512),
+                "gemini-3.5-flash": (-1, 0, 65535),
+            }.items()
+            for budget in budgets
+        ),
         pytest.param(GEMINI_2, {"thinkingConfig": {"thinkingBudget": 0}}, id="budget-on-2.5"),
         pytest.param(GEMINI_3, {"thinkingConfig": {"thinkingLevel": "high"}}, id="level-on-3"),
         pytest.param(
@@ -142,6 +188,19 @@ def test_settings_that_are_rejected(model: str, config: dict[str, Any], message:
 )
 def test_settings_that_pass(model: str, config: dict[str, Any]) -> None:
     assert why_refused(ask(model=model, generationConfig=config)) is None
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"temperature": 99}, "a temperature value of 99 but the supported range is from 0 "),
+        ({"maxOutputTokens": 0}, "value of 0 but the supported range is from 1 (inclusive) to 6"),
+        ({"thinkingConfig": {"thinkingBudget": 30000}}, "supported values are integers from 1 to"),
+    ],
+)
+def test_vertex_names_the_supported_range(config: dict[str, Any], words: str) -> None:
+    request = ask(model=GEMINI_2, backend="vertex", generationConfig=config)
+    assert words in refusal_of(request).message
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,8 @@ BROKEN: dict[str, Json] = {
         "input": [SAID, THOUGHT, {**CALL, "arguments": "{}"}, RESULT]
     },
     "ends with the model": {"input": [SAID, {"type": "model_output", "content": []}]},
+    "text of a content is a string": {"input": [{"type": "text", "text": 7}]},
+    "name of a step is a string": {"input": [SAID, THOUGHT, {**CALL, "name": ["add"]}, RESULT]},
     "A step has a known type": {"input": [{"type": "dream"}]},
     "A content has a known type": {"input": [{"type": "user_input", "content": [{"type": "a"}]}]},
 }

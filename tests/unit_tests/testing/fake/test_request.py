@@ -44,6 +44,7 @@ def test_paths_lead_to_models(path: str, route: Route | None) -> None:
         ("POST /upload/v1beta/files", "batches", "upload"),
         ("GET /download/v1beta/files/1:download", "batches", "download"),
         ("DELETE /v1beta/files/1", "batches", "delete_file"),
+        ("GET /v1beta/files", "batches", "list_files"),
         ("POST /v1/projects/p/locations/l/batchPredictionJobs", "batches", "create"),
         ("DELETE /v1/projects/p/locations/l/batchPredictionJobs/1", "batches", "delete"),
         ("PATCH /v1beta/cachedContents/1", "caches", "update"),
@@ -66,7 +67,7 @@ def test_paths_lead_to_services(page: str, service: str, operation: str) -> None
     "page",
     [
         "POST /v1beta/files",
-        "GET /v1beta/files",
+        "PATCH /v1beta/files",
         "POST /v1beta/batchPredictionJobs",
         "GET /v1/projects/p/locations/l/batches",
         "POST /v1/projects/p/locations/l/models/gemini-3-flash:generateContent",

@@ -276,3 +276,25 @@ def test_a_signature_that_was_alone_does_not_come_back(memory: Memory) -> None:
     for returned in ({"text": "", **step}, {"text": "Yes.", **step}):
         again = ask(user("a"), model(returned), user("b"), backend="vertex")
         assert refusal_of(again, memory).body == refused("Invalid thought signature")
+
+
+def test_a_step_that_another_server_signed_is_not_compared_with_an_equal_one_of_ours(
+    memory: Memory,
+) -> None:
+    """Two equal calls: Vertex AI sends no ids, so the history may be the real API's."""
+    issue(memory, call("f"), name=GEMINI_3, backend="vertex")
+    foreign = base64.b64encode(b"a signature of the real API").decode()
+    history = [user("a"), model(call("f", signature=foreign), call("f"))]
+    answered = user(response("f"), response("f"))
+
+    request = ask(*history, answered, backend="vertex")
+    check(request, memory, accepts_foreign=may_be_foreign)
+    with pytest.raises(Refusal, match="Corrupted"):
+        check(request, memory)
+
+
+def test_a_call_made_by_hand_may_equal_one_of_ours(memory: Memory) -> None:
+    issue(memory, call("f"))
+    request = ask(user("a"), model(call("f", signature=SKIP)), user(response("f")))
+    check(request, memory, accepts_foreign=may_be_foreign)
+    assert refusal_of(request, memory).body == refused(CORRUPTED)
