@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.wire.request import RenderedRequest
 else:
     _Binding = RunnableBinding  # core's subclass of it only adds types
+    # So that `with_fallbacks` can read the annotations without loading the types.
+    BatchJob, RenderedRequest = Iterable, Any
 
 Method = Literal["function_calling", "json_schema", "json_mode"]
 Parsed = TypeVar("Parsed")
