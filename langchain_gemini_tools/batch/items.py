@@ -236,11 +236,13 @@ def evaluate(
             with template.naming_tools(), source.client.redacting_errors():
                 outcome = ItemOutcome((second_try or template).parse(hops[0], hops[1:]))
         except (ResponseError, GeminiAPIError) as failure:
-            outcome = ItemOutcome(error=failure)
             can_repeat = invocation.retries_with_feedback and not second_try
             if first_body and can_repeat and isinstance(failure, FEEDBACK_ERRORS):
                 second_try = replace(template, encoded=first_body()).with_feedback(failure)
                 outcome = ItemOutcome(error=failure, next_body=second_try.encoded)
+            else:
+                outcome = ItemOutcome(error=failure)
+                second_try = None  # as above
         hops = []
     return outcome
 
@@ -309,6 +311,14 @@ def evaluate_all(
             yield index, evaluate(source, lines, None if first.is_foreign else body)
 
 
+def find_unanswered(source: BatchSource, folder: Folder, manifest: Manifest) -> Lines:
+    """Yield the requests for the inputs that have an error in place of a result."""
+    for index, outcome in evaluate_all(source, folder, manifest):
+        if isinstance(_finish(source, outcome), Exception):
+            first = manifest.find_part(index)
+            yield index, outcome.next_body or folder.first_request(first, index)
+
+
 def read_results(
     source: BatchSource, folder: Folder, config: RunnableConfig | None
 ) -> Iterator[tuple[int, Any]]:
@@ -323,6 +333,8 @@ def read_results(
         raise BatchJobError(f"{part.job} ended as {part.state} without results{part.reason}.")
     reporter = ItemReporter(source, config)
     for index, outcome in evaluate_all(source, folder, manifest):
+        if outcome.result is not None:
+            _complete(outcome.result, source.chat_model.output_version)
         if reporter.is_heard:
             first = manifest.find_part(index)
             body = b"{}" if first.is_foreign else folder.first_request(first, index)
@@ -330,7 +342,20 @@ def read_results(
         yield index, _finish(source, outcome)
 
 
+def _complete(result: ChatResult, output_version: str | None) -> None:
+    """Change a result in place as langchain-core does in `invoke`."""
+    for generation in result.generations:
+        message = generation.message
+        metadata = {**(generation.generation_info or {}), **message.response_metadata}
+        message.response_metadata = metadata
+        if output_version == "v1":
+            metadata = {**metadata, "output_version": "v1"}
+            blocks = {"content": message.content_blocks, "response_metadata": metadata}
+            generation.message = message.model_copy(update=blocks)
+
+
 def _finish(source: BatchSource, outcome: ItemOutcome) -> Any:
+    """Return the result of an input, such as a parsed object, or its error."""
     if outcome.result is None:
         return outcome.error
     message = outcome.result.generations[0].message
