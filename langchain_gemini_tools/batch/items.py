@@ -10,7 +10,9 @@ counters, as runs of LangChain's callbacks.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -226,7 +228,7 @@ def evaluate(
                 outcome = ItemOutcome(error=error)
                 hops, second_try = [], None  # `resend` sends the first request
             continue
-        hops.append(attempt["response"])  # type: ignore[index]
+        hops.append(_with_call_ids(attempt["response"]))  # type: ignore[index]
         token = find_next_token(hops[-1])
         continues = invocation.continues_automatically and len(hops) < MAX_HOPS
         if first_body and token and continues:
@@ -245,6 +247,29 @@ def evaluate(
                 second_try = None  # as above
         hops = []
     return outcome
+
+
+def _with_call_ids(response: JsonObject) -> JsonObject:
+    """Return a response whose calls have ids.
+
+    Gemini 2.5 and Vertex AI send none. With ids that follow from the response, results are the same
+    at every reading, and so are the requests that a program makes of them after a crash.
+    """
+    if all(call.get("id") for call in _calls_in(response)):
+        return response
+    content, named = json.dumps(response, sort_keys=True), deepcopy(response)
+    for number, call in enumerate(_calls_in(named)):
+        call["id"] = call.get("id") or str(uuid.uuid5(uuid.NAMESPACE_OID, f"{number} {content}"))
+    return named
+
+
+def _calls_in(response: JsonObject) -> Iterator[JsonObject]:
+    match response:
+        case {"candidates": [{"content": {"parts": list(parts)}}, *_]}:
+            for part in parts:
+                match part:
+                    case {"functionCall": dict(call)}:
+                        yield call
 
 
 def _unfinished() -> BatchJobError:
