@@ -400,6 +400,7 @@ def _cache_of(
         tool_choice=invocation.tool_choice,
         body={key: value for key, value in request.body.items() if key in CACHED_FIELDS},
         messages=tuple(others),
+        model=invocation.model,
     )
 
 

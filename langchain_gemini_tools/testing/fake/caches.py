@@ -93,12 +93,18 @@ class Caches:
             raise Refusal("CachedContent not found (or permission denied)", 403)
         return cache
 
-    def join(self, body: JsonObject) -> tuple[JsonObject, int]:
+    def join(self, body: JsonObject, model: str) -> tuple[JsonObject, int]:
         """The request with what its cache contains, and the tokens of the cache."""
         name = str(body["cachedContent"])
         if not name.rpartition("/")[2].startswith(_ID):
             return body, 0
         cache = self.find(name)
+        if cache.model.rpartition("/")[2] != model:
+            raise Refusal(
+                f"Model used by GenerateContent request (models/{model}) and CachedContent "
+                f"({cache.model}) has to be the same.",
+                evidence="documented",
+            )
         joined = {key: value for key, value in body.items() if key != "cachedContent"}
         joined |= {key: cache.contents[key] for key in _CONTENTS if key in cache.contents}
         contents = [*cache.contents.get("contents", []), *body.get("contents", [])]

@@ -323,7 +323,7 @@ class Emulator(PlannedFaults):
         ask = Ask(body, model, route.backend, route.version, is_stream=is_stream, tier=tier)
         if body.get("cachedContent"):
             check_cached_content(ask)
-            body, cached_tokens = self.caches.join(body)
+            body, cached_tokens = self.caches.join(body, model.name)
             ask = replace(ask, body=body, cached_tokens=cached_tokens)
         if is_stream and request.query.get("alt") != "sse":
             raise Refusal("The emulator streams server-sent events only: ?alt=sse", 501)
