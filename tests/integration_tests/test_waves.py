@@ -319,6 +319,41 @@ def test_calls_one_after_the_other_in_one_node_work(
     check_nothing_else(emulator)
 
 
+def _answered_by_hand(model: Any, question: str) -> str:
+    messages: list[Any] = [HumanMessage(question)]
+    while (reply := model.bind_tools([get_weather]).invoke(messages)).tool_calls:
+        calls = reply.tool_calls
+        results = [
+            ToolMessage(get_weather(**call["args"]), tool_call_id=call["id"]) for call in calls
+        ]
+        messages += [reply, *results]
+    return str(reply.text)
+
+
+def _answered_by_a_loop(model: Any, question: str) -> str:
+    return str(ToolLoop(model, [get_weather]).invoke(question).messages[-1].text)
+
+
+@pytest.mark.parametrize("answer", [_answered_by_hand, _answered_by_a_loop])
+def test_a_node_may_contain_a_loop_although_calls_have_no_ids(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, answer: Any
+) -> None:
+    """Gemini 2.5 and Vertex AI give calls no ids, and the node is run again for each answer."""
+    model = make_model(model="gemini-2.5-flash")
+
+    def node(state: MessagesState) -> Any:
+        return {"messages": answer(model, state["messages"][-1].text)}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    asked = [{"messages": "Weather in Oslo and Rome?"}]
+    (state,) = run_in_batches(graph.compile(), asked, path=tmp_path)
+    assert "Sunny in Rome" in state["messages"][-1].text
+    assert sent(emulator) == [1, 1]
+    check_nothing_else(emulator)
+
+
 # Middleware
 
 
