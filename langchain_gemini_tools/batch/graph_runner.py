@@ -5,6 +5,7 @@ The checkpointer keeps its state. LangGraph has to be installed to import this m
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -52,21 +53,39 @@ class GraphStep(Asker):
     """The asker of one step of a LangGraph thread: it stops the thread by an interrupt."""
 
     pauses = GraphInterrupt
+    is_strict: bool = False
+    """Whether an answer to another call is an error at once."""
     _raised: dict[str, BaseException] = field(default_factory=dict)
     """The interrupt of each task. On resuming, LangGraph would confuse a second one with the
     first, for instance that of a fallback, which handles the interrupt like an error."""
-    _kept: dict[str, JsonObject] = field(default_factory=dict)
+    _kept: dict[str, list[JsonObject]] = field(default_factory=dict)
+    """The answers of each task to calls that it has not made yet in this step."""
     _answered: Counter[str] = field(default_factory=Counter)
     """How many answers each task has used. LangGraph before 1.2.20 gives all interrupts of a
     task the same id."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def ask(self, question: JsonObject) -> JsonObject:
-        """Return the answer with which the thread was resumed, or interrupt the thread."""
+    def ask(self, question: JsonObject, *, or_another: bool = False) -> JsonObject:
+        """Return the answer with which the thread was resumed, or interrupt the thread.
+
+        LangGraph returns the answers of a task in their order. The calls of threads inside of a
+        task, such as those of a `ToolNode`, have none, so they find theirs by what they ask.
+        """
         task = _find_task()
-        if task in self._raised:
-            raise self._raised[task]
-        if task in self._kept:
-            return self._kept.pop(task)
+        with self._lock:
+            kept = self._kept.setdefault(task, [])
+            for number, answer in enumerate(kept):
+                if answer["call"] == question["call"] or self.is_strict:
+                    return kept.pop(number)
+            if task in self._raised:
+                raise self._raised[task]
+            while True:
+                answer = self._next_answer(task, question)
+                if answer["call"] == question["call"] or self.is_strict or or_another:
+                    return answer
+                kept.append(answer)
+
+    def _next_answer(self, task: str, question: JsonObject) -> JsonObject:
         try:
             answer: JsonObject = interrupt({**question, "number": self._answered[task]})
         except GraphInterrupt as raised:
@@ -76,8 +95,13 @@ class GraphStep(Asker):
         return answer
 
     def keep(self, answer: JsonObject) -> None:
-        """Keep an answer for the next call, to which it belongs."""
-        self._kept[_find_task()] = answer
+        """Keep an answer for the call to which it belongs."""
+        self._kept.setdefault(_find_task(), []).append(answer)
+
+    @property
+    def has_answers_left(self) -> bool:
+        """Whether a task waits, and has an answer to a call that it did not make again."""
+        return any(self._kept.get(task) for task in self._raised)
 
 
 def _find_task() -> str:
@@ -229,8 +253,10 @@ class GraphRunner(Runner):
         """Run a thread until it waits or ends."""
         return self._resumed(index, self._run(index, given))
 
-    def _run(self, index: int, given: Any, *, keeps_failures: bool = False) -> AgentStep:
-        asker = GraphStep(self.session, self.offer, keeps_failures)
+    def _run(
+        self, index: int, given: Any, *, keeps_failures: bool = False, is_strict: bool = False
+    ) -> AgentStep:
+        asker = GraphStep(self.session, self.offer, keeps_failures, is_strict)
         config = merge_configs(self._config_of(index, asker), {"callbacks": [PauseKeeper()]})
         options = {"config": config, "stream_mode": "updates", "durability": "sync", **self._more}
         token = is_in_run.set(True)
@@ -243,6 +269,8 @@ class GraphRunner(Runner):
             return AgentStep(error=error)
         finally:
             is_in_run.reset(token)
+        if asker.has_answers_left:  # repeated, so that the error is the state of the thread
+            return self._run(index, None, keeps_failures=True, is_strict=True)
         return _step_of([each for update in updates for each in update.get("__interrupt__", ())])
 
     def _resumed(self, index: int, step: AgentStep) -> AgentStep:

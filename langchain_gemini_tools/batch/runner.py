@@ -82,8 +82,13 @@ class Asker(ABC):
     """Whether failures in earlier runs of the program are final."""
 
     @abstractmethod
-    def ask(self, question: JsonObject) -> JsonObject:
-        """Return the answer to a request, or stop the agent until there is one."""
+    def ask(self, question: JsonObject, *, or_another: bool = False) -> JsonObject:
+        """Return the answer to a request, or stop the agent until there is one.
+
+        Args:
+            question: The request.
+            or_another: Return the answer to another call, if that is the next one.
+        """
 
     @abstractmethod
     def keep(self, answer: JsonObject) -> None:
@@ -110,7 +115,8 @@ def ask_in_batches(asker: Asker, request: RenderedRequest, source: BatchSource) 
     failed: ItemOutcome | None = None
     while True:
         question = {"type": REQUEST_TYPE, "model": source.model, "call": call}
-        answer = asker.ask({**question, "body": body.decode()})
+        is_again = failed is not None and not attempts
+        answer = asker.ask({**question, "body": body.decode()}, or_another=is_again)
         if failed and not attempts and answer["call"] != call:
             asker.keep(answer)  # the agent has handled the failure, and made another call
             outcome = failed
@@ -146,9 +152,9 @@ def _check_same_call(answered: str, call: str) -> None:
     if answered != call:
         raise InvalidOptionError(
             "The answer of the batch belongs to another call of the model in the same node. "
-            "LangGraph runs a node again when it resumes, so a node must repeat its calls in the "
-            "same order, with the same model and the same messages. Make parallel calls in "
-            "separate nodes (Send), and keep times and random values out of the messages. If the "
+            "LangGraph runs a node again when it resumes, so a node must repeat its calls, with "
+            "the same model and the same messages: keep times and random values out of the "
+            "messages. Make parallel calls of async code in separate nodes (Send). If the "
             "agent was changed since the request was sent, use the old one, or another path."
         )
 
@@ -273,7 +279,7 @@ class LoopStep(Asker):
     answers: tuple[JsonObject, ...] = ()
     _used: int = 0
 
-    def ask(self, question: JsonObject) -> JsonObject:
+    def ask(self, question: JsonObject, *, or_another: bool = False) -> JsonObject:  # noqa: ARG002
         """Return the next answer, or stop the loop."""
         self._used += 1
         if self._used > len(self.answers):

@@ -26,6 +26,7 @@ from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -287,10 +288,10 @@ def test_calls_of_one_node_in_another_order_are_an_error_and_not_mixed_up(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
     model = make_model()
-    orders = itertools.cycle([["Weather", "Food"], ["Food", "Weather"]])
+    first, later = ["Weather", "Food"], ["Food", "Weather"]
+    orders = itertools.chain([first], itertools.repeat(later))
 
     def node(state: MessagesState) -> Any:
-        # As calls in threads may do, they come in another order when the node is run again.
         return {"messages": [model.invoke(f"{about} in Oslo?") for about in next(orders)]}
 
     graph = StateGraph(MessagesState)
@@ -299,6 +300,57 @@ def test_calls_of_one_node_in_another_order_are_an_error_and_not_mixed_up(
     (result,) = run_in_batches(graph.compile(), ASKED[:1], path=tmp_path)
     assert isinstance(result, errors.InvalidOptionError)
     assert "Send" in str(result)
+
+
+def test_a_node_may_make_its_calls_in_threads(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    """As a `ToolNode` or a `RunnableParallel` does."""
+    model = make_model()
+    rome_has_asked = threading.Event()
+    begun: list[str] = []
+
+    def describe(city: str) -> str:
+        begun.append(city)
+        if begun.count(city) == 2 and city == "Oslo":  # the node is run again: Oslo asks last
+            rome_has_asked.wait(10)
+        try:
+            return str(model.invoke(f"Describe {city}.").text)
+        finally:
+            if len(begun) > 2:
+                rome_has_asked.set()
+
+    def node(state: MessagesState) -> Any:
+        return {"messages": RunnableLambda(describe).batch(CITIES[:2])}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    (state,) = run_in_batches(graph.compile(), ASKED[:1], path=tmp_path)
+    *_, oslo, rome = state["messages"]
+    assert "Describe Oslo" in oslo.text
+    assert "Describe Rome" in rome.text
+    assert sent(emulator) == [1, 1]
+    check_nothing_else(emulator)
+
+
+def test_a_call_that_the_node_does_not_make_again_is_an_error(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    model = make_model()
+    ticks = itertools.count()
+
+    def node(state: MessagesState) -> Any:
+        return {"messages": [model.invoke(f"It is {next(ticks)} o'clock.")]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    for _ in range(2):  # nothing more is sent, and paid for
+        (result,) = run_in_batches(graph.compile(), ASKED[:1], path=tmp_path)
+        assert isinstance(result, errors.InvalidOptionError)
+        assert "keep times and random values out of the messages" in str(result)
+        assert sent(emulator) == [1]
 
 
 def test_calls_one_after_the_other_in_one_node_work(
