@@ -9,7 +9,7 @@ import copy
 import json
 import sqlite3
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessage, ToolMessage, messages_from_dict, messages_to_dict
@@ -21,6 +21,7 @@ from langchain_gemini_tools.batch.runner import (
     Asker,
     Runner,
     lost_state,
+    no_same_call,
     request_of,
 )
 from langchain_gemini_tools.errors import InvalidOptionError
@@ -52,42 +53,63 @@ _MAX_DEPTH = 100
 class LoopPause(BaseException):
     """A loop waits for a batch job. Not an `Exception`, so that nothing handles it."""
 
-    def __init__(self, question: JsonObject) -> None:
+    def __init__(self, question: JsonObject, *, is_another: bool = False) -> None:
         super().__init__("The loop waits for a batch job.")
         self.question = question
+        self.is_another = is_another
+        """Whether a tool does not repeat the call that it was stopped at."""
 
 
 @dataclass
 class LoopStep(Asker):
-    """The asker of one step of a loop: it knows the answers to the first call."""
+    """The asker of one step of a loop: it knows the answers to the first calls."""
 
     pauses = LoopPause
     answers: tuple[JsonObject, ...] = ()
-    _used: int = 0
+    is_in_tools: bool = False
+    """Whether the calls are those of tools, which find their answers by what they ask."""
+    ended: int = 0
+    """How many of the answers belong to tools that have ended, at most."""
+    _used: set[int] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def ask(self, question: JsonObject, *, or_another: bool = False) -> JsonObject:  # noqa: ARG002
-        """Return the next answer, or stop the loop."""
-        self._used += 1
-        if self._used > len(self.answers):
-            raise LoopPause(question)
-        return self.answers[self._used - 1]
+    def ask(self, question: JsonObject, *, or_another: bool = False) -> JsonObject:
+        """Return the answer, or stop the loop."""
+        with self._lock:
+            left = [n for n in range(len(self.answers)) if n not in self._used]
+            for number in left:
+                answer = self.answers[number]
+                if or_another or not self.is_in_tools or answer["call"] == question["call"]:
+                    self._used.add(number)
+                    return answer
+        # One more may be left: tools in parallel were stopped by the first call of any of them.
+        raise LoopPause(question, is_another=len(left) > self.ended + 1)
 
-    def keep(self, answer: JsonObject) -> None:  # noqa: ARG002
-        """Keep an answer for the next call, to which it belongs."""
-        self._used -= 1
+    @property
+    def used(self) -> int:
+        """How many of the answers were used."""
+        return len(self._used)
+
+    def keep(self, answer: JsonObject) -> None:
+        """Keep an answer for the call to which it belongs."""
+        self._used.discard(self.answers.index(answer))
 
 
 @dataclass(frozen=True)
 class _LoopState:
-    """A run of a loop before a call of the model, or at its end."""
+    """A run of a loop before a call of the model, its own or that of a tool, or at its end."""
 
     messages: list[JsonObject]
     given: int
     """How many of the messages are the input."""
     turns: int = 0
     answers: tuple[JsonObject, ...] = ()
-    """What is known for the next call."""
+    """What is known for the next call, or for those of the tools of this turn."""
     stop_reason: str | None = None
+    is_in_tools: bool = False
+    """Whether the call is that of a tool."""
+    ended: int = 0
+    """How many of the answers belong to tools that have ended, at most."""
 
 
 class LoopRunner(Runner):
@@ -176,20 +198,28 @@ class LoopRunner(Runner):
         return state
 
     def _run(self, index: int, state: _LoopState) -> AgentStep:
-        asker = LoopStep(self.session, self.offer, answers=state.answers)
+        in_tools = state.is_in_tools
+        asker = LoopStep(
+            self.session,
+            self.offer,
+            answers=state.answers,
+            is_in_tools=in_tools,
+            ended=state.ended,
+        )
         config: RunnableConfig = {**self.config, "configurable": self.configurable(asker)}
         loop = copy.copy(self.agent)
         left = loop.settings.max_turns - state.turns
-        loop.settings = replace(loop.settings, max_turns=left)
+        loop.settings = replace(loop.settings, max_turns=max(left, 1))
+        if in_tools:  # one after the other, so that they make their calls in the same order
+            loop.settings = replace(loop.settings, max_concurrency=1)
         messages = messages_from_dict(state.messages)
         try:
             result = loop.invoke(messages, config)
         except LoopPause as pause:
-            result = cast("ToolLoopResult", result_of(pause))
-            if result.new_messages:
-                state = _LoopState(
-                    messages_to_dict(result.messages), state.given, state.turns + result.turns - 1
-                )
+            if pause.is_another:
+                self._store(index, state)
+                return AgentStep(error=no_same_call())
+            state = _after_pause(cast("ToolLoopResult", result_of(pause)), state, asker.used)
             self._store(index, state)
             return AgentStep((request_of(_loop_key(index, state), pause.question),))
         except BaseException as error:  # any error of the run, and interrupts
@@ -237,7 +267,21 @@ class LoopRunner(Runner):
 
 
 def _loop_key(index: int, state: _LoopState) -> str:
-    return f"{index}-{state.turns}-{len(state.answers)}"
+    where = "-tools" if state.is_in_tools else ""
+    return f"{index}-{state.turns}-{len(state.answers)}{where}"
+
+
+def _after_pause(result: ToolLoopResult, state: _LoopState, used: int) -> _LoopState:
+    """Return the state to continue a run from that waits for a call of the model."""
+    if not result.new_messages:
+        return state
+    messages = messages_to_dict(result.messages)
+    if not result.pending:  # a call of the loop itself, which has begun a turn
+        return _LoopState(messages, state.given, state.turns + result.turns - 1)
+    state = replace(state, messages=messages, turns=state.turns + result.turns)
+    if state.is_in_tools:
+        return replace(state, ended=state.ended + used)
+    return replace(state, answers=(), is_in_tools=True)
 
 
 def _after_failure(error: BaseException, state: _LoopState, turns_left: int) -> _LoopState:

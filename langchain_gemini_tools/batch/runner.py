@@ -135,13 +135,18 @@ def _identify(request: RenderedRequest) -> str:
 
 def _check_same_call(answered: str, call: str) -> None:
     if answered != call:
-        raise InvalidOptionError(
-            "The answer of the batch belongs to another call of the model in the same node. "
-            "LangGraph runs a node again when it resumes, so a node must repeat its calls, with "
-            "the same model and the same messages: keep times and random values out of the "
-            "messages. Make parallel calls of async code in separate nodes (Send). If the "
-            "agent was changed since the request was sent, use the old one, or another path."
-        )
+        raise no_same_call()
+
+
+def no_same_call() -> InvalidOptionError:
+    """Return the error for an answer to a call that is not made again."""
+    return InvalidOptionError(
+        "The answer of the batch belongs to another call of the model in the same node or tool. "
+        "It is run again when the answer has come, so it must repeat its calls, with the same "
+        "model and the same messages: keep times and random values out of the messages. Make "
+        "parallel calls of async code in separate nodes (Send). If the agent was changed since "
+        "the request was sent, use the old one, or another path."
+    )
 
 
 def interrupted_result() -> LLMResult:

@@ -9,6 +9,7 @@ import itertools
 import operator
 import sys
 import threading
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, Any
@@ -1101,6 +1102,60 @@ def test_the_turns_of_a_loop_are_counted_across_waves(
         assert result.stop_reason == "turn_limit"
         assert result.turns == 3
         assert len(result.pending) == 1
+
+
+DESCRIBED: Any = [("describe", {"city": city}) for city in CITIES]
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_tools_of_a_loop_may_call_the_model(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, is_interrupted: bool
+) -> None:
+    model = make_model()
+    others_have_asked = threading.Barrier(len(CITIES))
+    begun: list[str] = []
+
+    @tool
+    def describe(city: str) -> str:
+        """Describe a city."""
+        begun.append(city)
+        if len(begun) <= len(CITIES):  # in parallel; the last one asks first
+            others_have_asked.wait(10)
+            time.sleep(CITIES[::-1].index(city) / 50)
+        return str(model.invoke(f"Describe {city}.").text)
+
+    emulator.reply(calls=DESCRIBED)
+    loop = ToolLoop(model, [describe], max_turns=2)
+    for waves in range(1, 5) if is_interrupted else ():
+        (stopped,) = run_in_batches(loop, ["Describe them."], path=tmp_path, max_waves=waves)
+        assert isinstance(stopped, errors.BatchJobError)
+    (result,) = run_in_batches(loop, ["Describe them."], path=tmp_path)
+    assert isinstance(result, ToolLoopResult)
+    assert (result.stop_reason, result.turns) == ("answered", 2)
+    for record, city in zip(result.calls, CITIES, strict=True):
+        assert f"Describe {city}." in record.message.text
+    assert sent(emulator) == [1, 1, 1, 1, 1]
+    check_nothing_else(emulator)
+
+
+def test_a_tool_of_a_loop_that_does_not_repeat_its_call_is_an_error(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    model = make_model()
+    ticks = itertools.count()
+
+    @tool
+    def describe(city: str) -> str:
+        """Describe a city."""
+        return str(model.invoke(f"Describe {city} at {next(ticks)} o'clock.").text)
+
+    emulator.reply(calls=DESCRIBED[:1])
+    loop = ToolLoop(model, [describe])
+    for _ in range(2):
+        (result,) = run_in_batches(loop, ["Describe it."], path=tmp_path)
+        assert isinstance(result, errors.InvalidOptionError)
+        assert "keep times and random values out of the messages" in str(result)
+        assert sent(emulator) == [1, 1, 1]
 
 
 def test_an_artifact_that_is_not_json_is_stored_as_text(
