@@ -5,7 +5,9 @@ The checkpointer keeps its state. LangGraph has to be installed to import this m
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from collections import Counter
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -47,6 +49,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+_PATIENCE_SECONDS = 10.0
+_PAUSE_SECONDS = 0.05
+
 
 @dataclass
 class GraphStep(Asker):
@@ -55,6 +60,8 @@ class GraphStep(Asker):
     pauses = GraphInterrupt
     is_strict: bool = False
     """Whether an answer to another call is an error at once."""
+    patience_seconds: float = 0.0
+    """How long `wait_for_others` waits, at most."""
     _raised: dict[str, BaseException] = field(default_factory=dict)
     """The interrupt of each task. On resuming, LangGraph would confuse a second one with the
     first, for instance that of a fallback, which handles the interrupt like an error."""
@@ -97,6 +104,25 @@ class GraphStep(Asker):
     def keep(self, answer: JsonObject) -> None:
         """Keep an answer for the call to which it belongs."""
         self._kept.setdefault(_find_task(), []).append(answer)
+
+    def wait_for_others(self) -> None:
+        """Wait a limited time for other calls of the task that have answers.
+
+        LangGraph ends a task at its first interrupt. In async code, its coroutines and the threads
+        of its sync tools may still run then.
+        """
+        for pause in self._pauses():
+            time.sleep(pause)
+
+    async def await_others(self) -> None:
+        """Wait as `wait_for_others` does, without blocking the event loop."""
+        for pause in self._pauses():
+            await asyncio.sleep(pause)
+
+    def _pauses(self) -> Iterator[float]:
+        kept, end = self._kept.get(_find_task()), time.monotonic() + self.patience_seconds
+        while kept and time.monotonic() < end:
+            yield _PAUSE_SECONDS
 
     @property
     def has_answers_left(self) -> bool:
@@ -216,6 +242,8 @@ class GraphRunner(Runner):
         self._more = {} if context is None else {"context": context}
         self._serializer = JsonPlusSerializer()
         self._reads_async = False
+        self._has_lost_calls = False
+        """Whether an agent did not repeat a call, so that waiting for such calls is pointless."""
 
     def open(self, path: Path, stack: ExitStack) -> None:
         """Open an SQLite file, unless there is a checkpointer; check the kind of the checkpointer.
@@ -256,7 +284,8 @@ class GraphRunner(Runner):
     def _run(
         self, index: int, given: Any, *, keeps_failures: bool = False, is_strict: bool = False
     ) -> AgentStep:
-        asker = GraphStep(self.session, self.offer, keeps_failures, is_strict)
+        patience = _PATIENCE_SECONDS if self.bridge and not self._has_lost_calls else 0.0
+        asker = GraphStep(self.session, self.offer, keeps_failures, is_strict, patience)
         config = merge_configs(self._config_of(index, asker), {"callbacks": [PauseKeeper()]})
         options = {"config": config, "stream_mode": "updates", "durability": "sync", **self._more}
         token = is_in_run.set(True)
@@ -270,6 +299,7 @@ class GraphRunner(Runner):
         finally:
             is_in_run.reset(token)
         if asker.has_answers_left:  # repeated, so that the error is the state of the thread
+            self._has_lost_calls = True
             return self._run(index, None, keeps_failures=True, is_strict=True)
         return _step_of([each for update in updates for each in update.get("__interrupt__", ())])
 

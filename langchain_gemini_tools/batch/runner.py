@@ -79,6 +79,12 @@ class Asker(ABC):
     def keep(self, answer: JsonObject) -> None:
         """Keep an answer for the next call, to which it belongs."""
 
+    def wait_for_others(self) -> None:  # noqa: B027
+        """Wait, before a call stops the agent, for calls that have answers and still need them."""
+
+    async def await_others(self) -> None:  # noqa: B027
+        """Wait as `wait_for_others` does, without blocking the event loop."""
+
 
 def ask_in_batches(asker: Asker, request: RenderedRequest, source: BatchSource) -> ChatResult:
     """Return the answer of a batch job to a request, as `invoke` would.

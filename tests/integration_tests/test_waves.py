@@ -28,12 +28,13 @@ from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_cal
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import tool
+from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.errors import GraphInterrupt
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
 from langgraph.types import Send
 from pydantic import BaseModel
 from typing_extensions import TypedDict
@@ -329,6 +330,44 @@ def test_a_node_may_make_its_calls_in_threads(
     graph.add_edge(START, "node")
     (state,) = run_in_batches(graph.compile(), ASKED[:1], path=tmp_path)
     *_, oslo, rome = state["messages"]
+    assert "Describe Oslo" in oslo.text
+    assert "Describe Rome" in rome.text
+    assert sent(emulator) == [1, 1]
+    check_nothing_else(emulator)
+
+
+@pytest.mark.parametrize("tool_is_async", [True, False])
+async def test_an_async_node_may_make_its_calls_at_the_same_time(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, tool_is_async: bool
+) -> None:
+    """A `ToolNode` does not wait for its other tools when one of them is interrupted."""
+    model = make_model()
+    begun: list[str] = []
+
+    def seconds_before(city: str) -> float:
+        begun.append(city)  # Oslo asks first; when the node is run again, it asks last
+        return 0.2 if (city == "Oslo") == (begun.count(city) == 2) else 0.0
+
+    def describe(city: str) -> str:
+        """Describe a city."""
+        time.sleep(seconds_before(city))
+        return str(model.invoke(f"Describe {city}.").text)
+
+    async def adescribe(city: str) -> str:
+        """Describe a city."""
+        await asyncio.sleep(seconds_before(city))
+        return str((await model.ainvoke(f"Describe {city}.")).text)
+
+    calls: Any = [{"name": "describe", "args": {"city": city}, "id": city} for city in CITIES[:2]]
+    described = StructuredTool.from_function(
+        describe, coroutine=adescribe if tool_is_async else None
+    )
+    graph = StateGraph(MessagesState)
+    graph.add_node("tools", ToolNode([described]))
+    graph.add_edge(START, "tools")
+    asked = [{"messages": [AIMessage("", tool_calls=calls)]}]
+    results = await arun_in_batches(graph.compile(), asked, path=tmp_path)
+    *_, oslo, rome = (await results.aget(0))["messages"]
     assert "Describe Oslo" in oslo.text
     assert "Describe Rome" in rome.text
     assert sent(emulator) == [1, 1]
