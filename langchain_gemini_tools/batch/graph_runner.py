@@ -333,6 +333,8 @@ class GraphRunner(Runner):
         found = list(state.interrupts)
         if sent := tuple(key for key in map(_key_of, found) if key in in_wave):
             return AgentStep(in_wave=sent)  # after the wave, its other interrupts are there again
+        if answers := self._new_answers(state):
+            return self._ask_again(index, answers)
         waiting = {each.id for each in found}
         is_stopped = waiting and all(
             task.result is not None
@@ -341,6 +343,29 @@ class GraphRunner(Runner):
         )
         # Otherwise it was killed, or has failed.
         return self._resumed(index, _step_of(found)) if is_stopped else self.run(index, None)
+
+    def _new_answers(self, state: Any) -> dict[str, Any]:
+        """Take the user's answers to interrupts whose first answer has led to an error."""
+        failed = [each.id for task in state.tasks if task.error for each in task.interrupts]
+        return {key: self.user_answers.pop(key) for key in failed if key in self.user_answers}
+
+    def _ask_again(self, index: int, answers: dict[str, Any]) -> AgentStep:
+        """Repeat the step that has failed, and pass other answers to its interrupts.
+
+        LangGraph would use the first answers again, so the state is copied without them.
+        """
+        config, copied = self._config_of(index), {"values": None, "as_node": "__copy__"}
+        if self.bridge:
+            self.bridge.run(self.agent.aupdate_state(config, **copied))
+        else:
+            self.agent.update_state(config, **copied)
+        step = self._run(index, None, keeps_failures=True)
+        if len(step.interrupts) != len(answers):  # it asks something else
+            self.user_answers |= answers
+            return step
+        new_ids = [each.id for each in step.interrupts]
+        self.user_answers |= dict(zip(new_ids, answers.values(), strict=True))
+        return self._resumed(index, step)
 
     def nudge(self, index: int) -> AgentStep:
         """Make a thread repeat the call that it waits for."""

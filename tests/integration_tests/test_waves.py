@@ -616,6 +616,31 @@ def test_an_agent_that_asks_a_person_waits_and_the_others_go_on(
     check_nothing_else(emulator)
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_an_answer_that_led_to_an_error_can_be_replaced(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, is_async: bool
+) -> None:
+    asks = HumanInTheLoopMiddleware(interrupt_on={"get_weather": True})
+    agent = create_agent(make_model(), [get_weather], middleware=[asks])
+    asked: list[Any] = [{"messages": "Weather in Oslo and Rome?"}]
+
+    async def run(**options: Any) -> Any:
+        if is_async:
+            results = await arun_in_batches(agent, asked, path=tmp_path, **options)
+            return await results.aget(0)
+        (result,) = run_in_batches(agent, asked, path=tmp_path, **options)
+        return result
+
+    approve = {"type": "approve"}
+    (question,) = (await run()).interrupts
+    failed = await run(resume={question.id: {"decisions": [approve]}})
+    assert "does not match number of hanging tool calls (2)" in str(failed)
+    state = await run(resume={question.id: {"decisions": [approve, approve]}})
+    assert "Sunny in Rome" in state["messages"][-1].text
+    assert sent(emulator) == [1, 1]
+    check_nothing_else(emulator)
+
+
 def test_a_person_may_also_answer_through_langgraph(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
