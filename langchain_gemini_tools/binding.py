@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.wire.request import RenderedRequest
 else:
     _Binding = RunnableBinding  # core's subclass of it only adds types
+    # So that `with_fallbacks` can read the annotations without loading the types.
+    BatchJob, RenderedRequest = Iterable, Any
 
 Method = Literal["function_calling", "json_schema", "json_mode"]
 Parsed = TypeVar("Parsed")
@@ -228,6 +230,29 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
     ) -> BatchJob[AIMessage]:
         """Make a batch job as `batch_job` does, without blocking the event loop."""
         return await asyncio.to_thread(partial(self.batch_job, inputs, **arguments))
+
+    def with_context_cache(
+        self, messages: LanguageModelInput | None = None, **arguments: Any
+    ) -> GeminiBinding:
+        """Create a context cache with the bound tools; see `ChatGemini.with_context_cache`.
+
+        Args:
+            messages: The beginning of conversations.
+            **arguments: What `ChatGemini.with_context_cache` accepts. With `name`, the bound tools
+                are not part of the cache.
+        """
+        model, options = self.unwrap({})
+        if arguments.get("name") is None:
+            names = options.keys() & {"tools", "tool_choice"}
+            arguments = {**{name: options[name] for name in names}, **arguments}
+        cached = model.with_context_cache(messages, **arguments)
+        return self.model_copy(update={"bound": cached, "kwargs": mark_bound(options)})
+
+    async def awith_context_cache(
+        self, messages: LanguageModelInput | None = None, **arguments: Any
+    ) -> GeminiBinding:
+        """Create a context cache as `with_context_cache` does, without blocking the event loop."""
+        return await asyncio.to_thread(partial(self.with_context_cache, messages, **arguments))
 
     def render_prompt(self, tools: Sequence[Any] | None = None, **kwargs: Any) -> str:
         """Return the description of the tools for prompted tool calling.

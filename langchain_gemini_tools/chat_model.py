@@ -305,6 +305,7 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
         try:
             return ask_in_batches(asker, request, self._source_of(request))
         except asker.pauses as pause:
+            asker.wait_for_others()
             if run_manager:
                 run_manager.on_llm_end(interrupted_result(), pause=pause)
                 run_manager.handlers = []  # the call has ended; core would report an error
@@ -323,6 +324,7 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
         try:
             return ask_in_batches(asker, request, self._source_of(request))
         except asker.pauses as pause:
+            await asker.await_others()
             if run_manager:
                 await run_manager.on_llm_end(interrupted_result(), pause=pause)
                 run_manager.handlers = []

@@ -30,6 +30,8 @@ from langchain_gemini_tools.wire.tools.builtin import reject_credentials
 if TYPE_CHECKING:
     from langchain_gemini_tools.batch import BatchJob
     from langchain_gemini_tools.wire.request import RenderedRequest
+else:  # so that `with_fallbacks` can read the annotations without loading the type
+    BatchJob = Iterable
 
 Result = TypeVar("Result")
 
@@ -398,6 +400,7 @@ def _cache_of(
         tool_choice=invocation.tool_choice,
         body={key: value for key, value in request.body.items() if key in CACHED_FIELDS},
         messages=tuple(others),
+        model=invocation.model,
     )
 
 

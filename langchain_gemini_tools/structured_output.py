@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.wire.tools.tool import Tool
 
     _Model: TypeAlias = ChatGemini | GeminiBinding
+else:  # so that `with_fallbacks` can read the annotations without loading the type
+    BatchJob = Iterable
 
 
 class RawOutput(TypedDict, Generic[Parsed]):

@@ -13,8 +13,9 @@ Agents in waves of batch jobs:
 
 agents.py        run_in_batches: its arguments and results. Start reading here
 driver.py        runs all agents, wave after wave
-runner.py        one agent, from one call of its model to the next; ToolLoops
-graph_runner.py  the same for LangGraph agents
+runner.py        one agent, from one call of its model to the next
+graph_runner.py  LangGraph agents
+loop_runner.py   ToolLoops
 waves.py         what the agents wait for, sent together; what is kept of it on disk
 
 This module decides whether a call belongs to an agent in a batch. A program without batches loads

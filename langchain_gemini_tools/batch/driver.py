@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from langchain_core.runnables.config import ContextThreadPoolExecutor
 
 from langchain_gemini_tools.batch.agents import AgentResults, count_of, usage_of
-from langchain_gemini_tools.batch.runner import LoopRunner, flush_sqlite
+from langchain_gemini_tools.batch.loop_runner import LoopRunner
+from langchain_gemini_tools.batch.runner import flush_sqlite
 from langchain_gemini_tools.batch.waves import Tally, WaveJob, Waves
 from langchain_gemini_tools.errors import (
     BatchJobError,

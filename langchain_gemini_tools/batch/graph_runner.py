@@ -5,6 +5,9 @@ The checkpointer keeps its state. LangGraph has to be installed to import this m
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import time
 from collections import Counter
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -46,27 +49,50 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+_PATIENCE_SECONDS = 10.0
+_PAUSE_SECONDS = 0.05
+
 
 @dataclass
 class GraphStep(Asker):
     """The asker of one step of a LangGraph thread: it stops the thread by an interrupt."""
 
     pauses = GraphInterrupt
+    is_strict: bool = False
+    """Whether an answer to another call is an error at once."""
+    patience_seconds: float = 0.0
+    """How long `wait_for_others` waits, at most."""
     _raised: dict[str, BaseException] = field(default_factory=dict)
     """The interrupt of each task. On resuming, LangGraph would confuse a second one with the
     first, for instance that of a fallback, which handles the interrupt like an error."""
-    _kept: dict[str, JsonObject] = field(default_factory=dict)
+    _kept: dict[str, list[JsonObject]] = field(default_factory=dict)
+    """The answers of each task to calls that it has not made yet in this step."""
     _answered: Counter[str] = field(default_factory=Counter)
     """How many answers each task has used. LangGraph before 1.2.20 gives all interrupts of a
     task the same id."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def ask(self, question: JsonObject) -> JsonObject:
-        """Return the answer with which the thread was resumed, or interrupt the thread."""
+    def ask(self, question: JsonObject, *, or_another: bool = False) -> JsonObject:
+        """Return the answer with which the thread was resumed, or interrupt the thread.
+
+        LangGraph returns the answers of a task in their order. The calls of threads inside of a
+        task, such as those of a `ToolNode`, have none, so they find theirs by what they ask.
+        """
         task = _find_task()
-        if task in self._raised:
-            raise self._raised[task]
-        if task in self._kept:
-            return self._kept.pop(task)
+        with self._lock:
+            kept = self._kept.setdefault(task, [])
+            for number, answer in enumerate(kept):
+                if answer["call"] == question["call"] or self.is_strict:
+                    return kept.pop(number)
+            if task in self._raised:
+                raise self._raised[task]
+            while True:
+                answer = self._next_answer(task, question)
+                if answer["call"] == question["call"] or self.is_strict or or_another:
+                    return answer
+                kept.append(answer)
+
+    def _next_answer(self, task: str, question: JsonObject) -> JsonObject:
         try:
             answer: JsonObject = interrupt({**question, "number": self._answered[task]})
         except GraphInterrupt as raised:
@@ -76,8 +102,32 @@ class GraphStep(Asker):
         return answer
 
     def keep(self, answer: JsonObject) -> None:
-        """Keep an answer for the next call, to which it belongs."""
-        self._kept[_find_task()] = answer
+        """Keep an answer for the call to which it belongs."""
+        self._kept.setdefault(_find_task(), []).append(answer)
+
+    def wait_for_others(self) -> None:
+        """Wait a limited time for other calls of the task that have answers.
+
+        LangGraph ends a task at its first interrupt. In async code, its coroutines and the threads
+        of its sync tools may still run then.
+        """
+        for pause in self._pauses():
+            time.sleep(pause)
+
+    async def await_others(self) -> None:
+        """Wait as `wait_for_others` does, without blocking the event loop."""
+        for pause in self._pauses():
+            await asyncio.sleep(pause)
+
+    def _pauses(self) -> Iterator[float]:
+        kept, end = self._kept.get(_find_task()), time.monotonic() + self.patience_seconds
+        while kept and time.monotonic() < end:
+            yield _PAUSE_SECONDS
+
+    @property
+    def has_answers_left(self) -> bool:
+        """Whether a task waits, and has an answer to a call that it did not make again."""
+        return any(self._kept.get(task) for task in self._raised)
 
 
 def _find_task() -> str:
@@ -192,6 +242,8 @@ class GraphRunner(Runner):
         self._more = {} if context is None else {"context": context}
         self._serializer = JsonPlusSerializer()
         self._reads_async = False
+        self._has_lost_calls = False
+        """Whether an agent did not repeat a call, so that waiting for such calls is pointless."""
 
     def open(self, path: Path, stack: ExitStack) -> None:
         """Open an SQLite file, unless there is a checkpointer; check the kind of the checkpointer.
@@ -229,8 +281,11 @@ class GraphRunner(Runner):
         """Run a thread until it waits or ends."""
         return self._resumed(index, self._run(index, given))
 
-    def _run(self, index: int, given: Any, *, keeps_failures: bool = False) -> AgentStep:
-        asker = GraphStep(self.session, self.offer, keeps_failures)
+    def _run(
+        self, index: int, given: Any, *, keeps_failures: bool = False, is_strict: bool = False
+    ) -> AgentStep:
+        patience = _PATIENCE_SECONDS if self.bridge and not self._has_lost_calls else 0.0
+        asker = GraphStep(self.session, self.offer, keeps_failures, is_strict, patience)
         config = merge_configs(self._config_of(index, asker), {"callbacks": [PauseKeeper()]})
         options = {"config": config, "stream_mode": "updates", "durability": "sync", **self._more}
         token = is_in_run.set(True)
@@ -243,6 +298,9 @@ class GraphRunner(Runner):
             return AgentStep(error=error)
         finally:
             is_in_run.reset(token)
+        if asker.has_answers_left:  # repeated, so that the error is the state of the thread
+            self._has_lost_calls = True
+            return self._run(index, None, keeps_failures=True, is_strict=True)
         return _step_of([each for update in updates for each in update.get("__interrupt__", ())])
 
     def _resumed(self, index: int, step: AgentStep) -> AgentStep:
@@ -275,6 +333,8 @@ class GraphRunner(Runner):
         found = list(state.interrupts)
         if sent := tuple(key for key in map(_key_of, found) if key in in_wave):
             return AgentStep(in_wave=sent)  # after the wave, its other interrupts are there again
+        if answers := self._new_answers(state):
+            return self._ask_again(index, answers)
         waiting = {each.id for each in found}
         is_stopped = waiting and all(
             task.result is not None
@@ -283,6 +343,29 @@ class GraphRunner(Runner):
         )
         # Otherwise it was killed, or has failed.
         return self._resumed(index, _step_of(found)) if is_stopped else self.run(index, None)
+
+    def _new_answers(self, state: Any) -> dict[str, Any]:
+        """Take the user's answers to interrupts whose first answer has led to an error."""
+        failed = [each.id for task in state.tasks if task.error for each in task.interrupts]
+        return {key: self.user_answers.pop(key) for key in failed if key in self.user_answers}
+
+    def _ask_again(self, index: int, answers: dict[str, Any]) -> AgentStep:
+        """Repeat the step that has failed, and pass other answers to its interrupts.
+
+        LangGraph would use the first answers again, so the state is copied without them.
+        """
+        config, copied = self._config_of(index), {"values": None, "as_node": "__copy__"}
+        if self.bridge:
+            self.bridge.run(self.agent.aupdate_state(config, **copied))
+        else:
+            self.agent.update_state(config, **copied)
+        step = self._run(index, None, keeps_failures=True)
+        if len(step.interrupts) != len(answers):  # it asks something else
+            self.user_answers |= answers
+            return step
+        new_ids = [each.id for each in step.interrupts]
+        self.user_answers |= dict(zip(new_ids, answers.values(), strict=True))
+        return self._resumed(index, step)
 
     def nudge(self, index: int) -> AgentStep:
         """Make a thread repeat the call that it waits for."""

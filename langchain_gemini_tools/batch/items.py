@@ -10,7 +10,9 @@ counters, as runs of LangChain's callbacks.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -226,7 +228,7 @@ def evaluate(
                 outcome = ItemOutcome(error=error)
                 hops, second_try = [], None  # `resend` sends the first request
             continue
-        hops.append(attempt["response"])  # type: ignore[index]
+        hops.append(_with_call_ids(attempt["response"]))  # type: ignore[index]
         token = find_next_token(hops[-1])
         continues = invocation.continues_automatically and len(hops) < MAX_HOPS
         if first_body and token and continues:
@@ -236,13 +238,38 @@ def evaluate(
             with template.naming_tools(), source.client.redacting_errors():
                 outcome = ItemOutcome((second_try or template).parse(hops[0], hops[1:]))
         except (ResponseError, GeminiAPIError) as failure:
-            outcome = ItemOutcome(error=failure)
             can_repeat = invocation.retries_with_feedback and not second_try
             if first_body and can_repeat and isinstance(failure, FEEDBACK_ERRORS):
                 second_try = replace(template, encoded=first_body()).with_feedback(failure)
                 outcome = ItemOutcome(error=failure, next_body=second_try.encoded)
+            else:
+                outcome = ItemOutcome(error=failure)
+                second_try = None  # as above
         hops = []
     return outcome
+
+
+def _with_call_ids(response: JsonObject) -> JsonObject:
+    """Return a response whose calls have ids.
+
+    Gemini 2.5 and Vertex AI send none. With ids that follow from the response, results are the same
+    at every reading, and so are the requests that a program makes of them after a crash.
+    """
+    if all(call.get("id") for call in _calls_in(response)):
+        return response
+    content, named = json.dumps(response, sort_keys=True), deepcopy(response)
+    for number, call in enumerate(_calls_in(named)):
+        call["id"] = call.get("id") or str(uuid.uuid5(uuid.NAMESPACE_OID, f"{number} {content}"))
+    return named
+
+
+def _calls_in(response: JsonObject) -> Iterator[JsonObject]:
+    match response:
+        case {"candidates": [{"content": {"parts": list(parts)}}, *_]}:
+            for part in parts:
+                match part:
+                    case {"functionCall": dict(call)}:
+                        yield call
 
 
 def _unfinished() -> BatchJobError:
@@ -309,6 +336,14 @@ def evaluate_all(
             yield index, evaluate(source, lines, None if first.is_foreign else body)
 
 
+def find_unanswered(source: BatchSource, folder: Folder, manifest: Manifest) -> Lines:
+    """Yield the requests for the inputs that have an error in place of a result."""
+    for index, outcome in evaluate_all(source, folder, manifest):
+        if isinstance(_finish(source, outcome), Exception):
+            first = manifest.find_part(index)
+            yield index, outcome.next_body or folder.first_request(first, index)
+
+
 def read_results(
     source: BatchSource, folder: Folder, config: RunnableConfig | None
 ) -> Iterator[tuple[int, Any]]:
@@ -323,6 +358,8 @@ def read_results(
         raise BatchJobError(f"{part.job} ended as {part.state} without results{part.reason}.")
     reporter = ItemReporter(source, config)
     for index, outcome in evaluate_all(source, folder, manifest):
+        if outcome.result is not None:
+            _complete(outcome.result, source.chat_model.output_version)
         if reporter.is_heard:
             first = manifest.find_part(index)
             body = b"{}" if first.is_foreign else folder.first_request(first, index)
@@ -330,7 +367,20 @@ def read_results(
         yield index, _finish(source, outcome)
 
 
+def _complete(result: ChatResult, output_version: str | None) -> None:
+    """Change a result in place as langchain-core does in `invoke`."""
+    for generation in result.generations:
+        message = generation.message
+        metadata = {**(generation.generation_info or {}), **message.response_metadata}
+        message.response_metadata = metadata
+        if output_version == "v1":
+            metadata = {**metadata, "output_version": "v1"}
+            blocks = {"content": message.content_blocks, "response_metadata": metadata}
+            generation.message = message.model_copy(update=blocks)
+
+
 def _finish(source: BatchSource, outcome: ItemOutcome) -> Any:
+    """Return the result of an input, such as a parsed object, or its error."""
     if outcome.result is None:
         return outcome.error
     message = outcome.result.generations[0].message

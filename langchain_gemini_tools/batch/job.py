@@ -24,6 +24,7 @@ from langchain_gemini_tools.batch.folder import Folder, JobPart, Manifest
 from langchain_gemini_tools.batch.items import (
     compare_inputs,
     evaluate_all,
+    find_unanswered,
     read_results,
     render_inputs,
 )
@@ -344,7 +345,7 @@ class BatchJob(Generic[Result]):
         return manifest
 
     def resend(self) -> None:
-        """Send the inputs that have no result again, such as those of a cancelled job."""
+        """Send the inputs that have an error in place of a result again."""
         with self._folder.lock():
             manifest = replace(self._folder.require(), is_cancelled=False)
             if manifest.parts[0].is_foreign:
@@ -352,14 +353,8 @@ class BatchJob(Generic[Result]):
                     f"{manifest.parts[0].job} was created elsewhere, so its requests are not known "
                     "here. Send the inputs as a new job."
                 )
-            self._send_again(manifest, self._unanswered(manifest))
-
-    def _unanswered(self, manifest: Manifest) -> Lines:
-        """Yield the requests for the inputs that have no result."""
-        for index, outcome in evaluate_all(self._source, self._folder, manifest):
-            if outcome.error:
-                first = manifest.find_part(index)
-                yield index, outcome.next_body or self._folder.first_request(first, index)
+            lines = find_unanswered(self._source, self._folder, manifest)
+            self._send_again(manifest, lines)
 
     def delete(self) -> None:
         """Delete the jobs, the uploaded requests, and results in a bucket. The folder is kept.

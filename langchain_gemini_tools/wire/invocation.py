@@ -100,6 +100,8 @@ class CacheContents:
     """`systemInstruction`, `tools` and `toolConfig` as they were sent."""
     messages: tuple[BaseMessage, ...] = field(default=(), repr=False)
     """Without system messages."""
+    model: str = ""
+    """The only model that can use the cache."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -243,34 +243,51 @@ def _is_same(given: BaseMessage, cached: BaseMessage) -> bool:
     return all(getattr(given, name, None) == getattr(cached, name, None) for name in names)
 
 
-def leave_out_cached(body: Mapping[str, Any], cache: CacheContents) -> dict[str, Any]:
+def leave_out_cached(body: Mapping[str, Any], cache: CacheContents, model: str) -> dict[str, Any]:
     """Return the body without what the cache contains.
 
     Raises:
         InvalidOptionError: The request differs from the cache.
     """
+    if cache.model and _last_name(cache.model) != _last_name(model):
+        raise InvalidOptionError(
+            f"The context cache {cache.name!r} was made for {cache.model}, and this request uses "
+            f"{model}. Use the same model, a cache for this one, or cached_content=None."
+        )
     given, cached = body.get("systemInstruction"), cache.body.get("systemInstruction")
     if given and given != cached:
-        raise _difference(cache, "The system message", "Use the same text, or none")
+        what = "The system message of this request differs"
+        raise _difference(cache, what, "Use the same text, none")
     if body.get("tools") != cache.body.get("tools"):
         names = _names(body.get("tools")) ^ _names(cache.body.get("tools"))
         which = f" ({', '.join(sorted(names))})" if names else ""
-        raise _difference(cache, f"The tools{which}", "Bind the same tools, or none")
-    if body.get("toolConfig") != cache.body.get("toolConfig"):
+        what = f"The tools{which} of this request differ"
+        raise _difference(cache, what, "Bind the same tools, none")
+    if _choice_of(body) != _choice_of(cache.body):
         raise _difference(
             cache,
-            "tool_choice",
-            "Leave it out, or create a cache with this tool_choice. For structured output of an "
-            "agent, use ProviderStrategy: ToolStrategy forces a call",
+            "The tool_choice of this request differs",
+            "Leave it out (for structured output of an agent, use ProviderStrategy, because "
+            "ToolStrategy forces a call), create a cache with this tool_choice",
         )
     return {key: value for key, value in body.items() if key not in CACHED_FIELDS}
 
 
 def _difference(cache: CacheContents, what: str, advice: str) -> InvalidOptionError:
     return InvalidOptionError(
-        f"{what} of this request differs from the context cache {cache.name!r}, which fixes the "
-        f"system text, the tools and tool_choice. {advice}, or use a model without the cache."
+        f"{what} from the context cache {cache.name!r}, which fixes the system text, the tools "
+        f"and tool_choice. {advice}, or use a model without the cache."
     )
+
+
+def _choice_of(body: Mapping[str, Any]) -> Any:
+    """Return the tool config; None for mode AUTO, which is the default."""
+    config = body.get("toolConfig")
+    return None if config == {"functionCallingConfig": {"mode": "AUTO"}} else config
+
+
+def _last_name(model: str) -> str:
+    return model.rpartition("/")[2]
 
 
 def _names(tools: Any) -> set[str]:

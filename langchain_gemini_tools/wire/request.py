@@ -327,7 +327,7 @@ def _render_body(
     }
     present = {key: value for key, value in body.items() if value}
     if invocation.cache:
-        present = leave_out_cached(present, invocation.cache)
+        present = leave_out_cached(present, invocation.cache, invocation.model)
     check_options(present, vertexai=invocation.vertexai)
     return present
 

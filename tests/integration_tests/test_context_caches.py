@@ -187,6 +187,47 @@ def test_a_difference_from_the_cache_is_rejected_by_name(
     assert len(emulator.requests) == before
 
 
+def test_the_default_choice_is_no_difference(emulator: Emulator, cached: ChatGemini) -> None:
+    auto = cached.bind_tools([get_weather], tool_choice="auto")
+    assert auto.invoke(QUESTION).tool_calls
+    assert _sent(emulator) == {"cachedContent": cached.cached_content}
+
+
+def test_another_model_cannot_use_a_cache(
+    emulator: Emulator, cached: ChatGemini, make_model: MakeModel
+) -> None:
+    before = len(emulator.requests)
+    named = "was made for gemini-3.8-flash, and this request uses gemini-3.7-flash"
+    with pytest.raises(errors.InvalidOptionError, match=named):
+        cached.invoke(QUESTION, model="gemini-3.7-flash")
+    with pytest.raises(errors.InvalidOptionError, match=named):
+        cached.model_copy(update={"model": "gemini-3.7-flash"}).invoke(QUESTION)
+    assert len(emulator.requests) == before
+    assert cached.invoke(QUESTION, model="models/gemini-3.8-flash").tool_calls
+    unknown = make_model(model="gemini-3.7-flash", cached_content=cached.cached_content)
+    with pytest.raises(errors.GeminiInvalidRequestError, match="has to be the same"):
+        unknown.invoke(QUESTION)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_bound_tools_are_part_of_a_cache(
+    emulator: Emulator, make_model: MakeModel, is_async: bool
+) -> None:
+    bound = make_model().bind_tools([get_weather]).bind(seed=5)
+    if is_async:
+        chat = await bound.awith_context_cache(system=HANDBOOK)
+    else:
+        chat = bound.with_context_cache(system=HANDBOOK)
+    created = emulator.last.body
+    assert created["tools"][0]["functionDeclarations"][0]["name"] == "get_weather"
+    assert chat.invoke(QUESTION).tool_calls
+    (name,) = emulator.caches.caches
+    assert _sent(emulator) == {"cachedContent": name, "generationConfig": {"seed": 5}}
+    named = bound.with_context_cache(name=name, system=HANDBOOK)  # whose tools are not known
+    with pytest.raises(errors.InvalidOptionError, match=r"The tools \(get_weather\) of this"):
+        named.invoke(QUESTION)
+
+
 class Report(BaseModel):
     """A report."""
 

@@ -9,6 +9,7 @@ import itertools
 import operator
 import sys
 import threading
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,12 +27,14 @@ from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import tool
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.errors import GraphInterrupt
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
 from langgraph.types import Send
 from pydantic import BaseModel
 from typing_extensions import TypedDict
@@ -287,10 +290,10 @@ def test_calls_of_one_node_in_another_order_are_an_error_and_not_mixed_up(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
     model = make_model()
-    orders = itertools.cycle([["Weather", "Food"], ["Food", "Weather"]])
+    first, later = ["Weather", "Food"], ["Food", "Weather"]
+    orders = itertools.chain([first], itertools.repeat(later))
 
     def node(state: MessagesState) -> Any:
-        # As calls in threads may do, they come in another order when the node is run again.
         return {"messages": [model.invoke(f"{about} in Oslo?") for about in next(orders)]}
 
     graph = StateGraph(MessagesState)
@@ -299,6 +302,95 @@ def test_calls_of_one_node_in_another_order_are_an_error_and_not_mixed_up(
     (result,) = run_in_batches(graph.compile(), ASKED[:1], path=tmp_path)
     assert isinstance(result, errors.InvalidOptionError)
     assert "Send" in str(result)
+
+
+def test_a_node_may_make_its_calls_in_threads(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    """As a `ToolNode` or a `RunnableParallel` does."""
+    model = make_model()
+    rome_has_asked = threading.Event()
+    begun: list[str] = []
+
+    def describe(city: str) -> str:
+        begun.append(city)
+        if begun.count(city) == 2 and city == "Oslo":  # the node is run again: Oslo asks last
+            rome_has_asked.wait(10)
+        try:
+            return str(model.invoke(f"Describe {city}.").text)
+        finally:
+            if len(begun) > 2:
+                rome_has_asked.set()
+
+    def node(state: MessagesState) -> Any:
+        return {"messages": RunnableLambda(describe).batch(CITIES[:2])}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    (state,) = run_in_batches(graph.compile(), ASKED[:1], path=tmp_path)
+    *_, oslo, rome = state["messages"]
+    assert "Describe Oslo" in oslo.text
+    assert "Describe Rome" in rome.text
+    assert sent(emulator) == [1, 1]
+    check_nothing_else(emulator)
+
+
+@pytest.mark.parametrize("tool_is_async", [True, False])
+async def test_an_async_node_may_make_its_calls_at_the_same_time(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, tool_is_async: bool
+) -> None:
+    """A `ToolNode` does not wait for its other tools when one of them is interrupted."""
+    model = make_model()
+    begun: list[str] = []
+
+    def seconds_before(city: str) -> float:
+        begun.append(city)  # Oslo asks first; when the node is run again, it asks last
+        return 0.2 if (city == "Oslo") == (begun.count(city) == 2) else 0.0
+
+    def describe(city: str) -> str:
+        """Describe a city."""
+        time.sleep(seconds_before(city))
+        return str(model.invoke(f"Describe {city}.").text)
+
+    async def adescribe(city: str) -> str:
+        """Describe a city."""
+        await asyncio.sleep(seconds_before(city))
+        return str((await model.ainvoke(f"Describe {city}.")).text)
+
+    calls: Any = [{"name": "describe", "args": {"city": city}, "id": city} for city in CITIES[:2]]
+    described = StructuredTool.from_function(
+        describe, coroutine=adescribe if tool_is_async else None
+    )
+    graph = StateGraph(MessagesState)
+    graph.add_node("tools", ToolNode([described]))
+    graph.add_edge(START, "tools")
+    asked = [{"messages": [AIMessage("", tool_calls=calls)]}]
+    results = await arun_in_batches(graph.compile(), asked, path=tmp_path)
+    *_, oslo, rome = (await results.aget(0))["messages"]
+    assert "Describe Oslo" in oslo.text
+    assert "Describe Rome" in rome.text
+    assert sent(emulator) == [1, 1]
+    check_nothing_else(emulator)
+
+
+def test_a_call_that_the_node_does_not_make_again_is_an_error(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    model = make_model()
+    ticks = itertools.count()
+
+    def node(state: MessagesState) -> Any:
+        return {"messages": [model.invoke(f"It is {next(ticks)} o'clock.")]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    for _ in range(2):  # nothing more is sent, and paid for
+        (result,) = run_in_batches(graph.compile(), ASKED[:1], path=tmp_path)
+        assert isinstance(result, errors.InvalidOptionError)
+        assert "keep times and random values out of the messages" in str(result)
+        assert sent(emulator) == [1]
 
 
 def test_calls_one_after_the_other_in_one_node_work(
@@ -315,6 +407,41 @@ def test_calls_one_after_the_other_in_one_node_work(
     graph.add_edge(START, "node")
     (state,) = run_in_batches(graph.compile(), ASKED[:1], path=tmp_path)
     assert len(state["messages"]) == 3
+    assert sent(emulator) == [1, 1]
+    check_nothing_else(emulator)
+
+
+def _answered_by_hand(model: Any, question: str) -> str:
+    messages: list[Any] = [HumanMessage(question)]
+    while (reply := model.bind_tools([get_weather]).invoke(messages)).tool_calls:
+        calls = reply.tool_calls
+        results = [
+            ToolMessage(get_weather(**call["args"]), tool_call_id=call["id"]) for call in calls
+        ]
+        messages += [reply, *results]
+    return str(reply.text)
+
+
+def _answered_by_a_loop(model: Any, question: str) -> str:
+    return str(ToolLoop(model, [get_weather]).invoke(question).messages[-1].text)
+
+
+@pytest.mark.parametrize("answer", [_answered_by_hand, _answered_by_a_loop])
+def test_a_node_may_contain_a_loop_although_calls_have_no_ids(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, answer: Any
+) -> None:
+    """Gemini 2.5 and Vertex AI give calls no ids, and the node is run again for each answer."""
+    model = make_model(model="gemini-2.5-flash")
+
+    def node(state: MessagesState) -> Any:
+        return {"messages": answer(model, state["messages"][-1].text)}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    asked = [{"messages": "Weather in Oslo and Rome?"}]
+    (state,) = run_in_batches(graph.compile(), asked, path=tmp_path)
+    assert "Sunny in Rome" in state["messages"][-1].text
     assert sent(emulator) == [1, 1]
     check_nothing_else(emulator)
 
@@ -486,6 +613,31 @@ def test_an_agent_that_asks_a_person_waits_and_the_others_go_on(
     assert sent(emulator) == [3, 2, 1]
     run_in_batches(agent, given, path=tmp_path, resume=answer)  # the same call again
     assert runs == ["Oslo"]
+    check_nothing_else(emulator)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_an_answer_that_led_to_an_error_can_be_replaced(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, is_async: bool
+) -> None:
+    asks = HumanInTheLoopMiddleware(interrupt_on={"get_weather": True})
+    agent = create_agent(make_model(), [get_weather], middleware=[asks])
+    asked: list[Any] = [{"messages": "Weather in Oslo and Rome?"}]
+
+    async def run(**options: Any) -> Any:
+        if is_async:
+            results = await arun_in_batches(agent, asked, path=tmp_path, **options)
+            return await results.aget(0)
+        (result,) = run_in_batches(agent, asked, path=tmp_path, **options)
+        return result
+
+    approve = {"type": "approve"}
+    (question,) = (await run()).interrupts
+    failed = await run(resume={question.id: {"decisions": [approve]}})
+    assert "does not match number of hanging tool calls (2)" in str(failed)
+    state = await run(resume={question.id: {"decisions": [approve, approve]}})
+    assert "Sunny in Rome" in state["messages"][-1].text
+    assert sent(emulator) == [1, 1]
     check_nothing_else(emulator)
 
 
@@ -1014,6 +1166,60 @@ def test_the_turns_of_a_loop_are_counted_across_waves(
         assert result.stop_reason == "turn_limit"
         assert result.turns == 3
         assert len(result.pending) == 1
+
+
+DESCRIBED: Any = [("describe", {"city": city}) for city in CITIES]
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_tools_of_a_loop_may_call_the_model(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, is_interrupted: bool
+) -> None:
+    model = make_model()
+    others_have_asked = threading.Barrier(len(CITIES))
+    begun: list[str] = []
+
+    @tool
+    def describe(city: str) -> str:
+        """Describe a city."""
+        begun.append(city)
+        if len(begun) <= len(CITIES):  # in parallel; the last one asks first
+            others_have_asked.wait(10)
+            time.sleep(CITIES[::-1].index(city) / 50)
+        return str(model.invoke(f"Describe {city}.").text)
+
+    emulator.reply(calls=DESCRIBED)
+    loop = ToolLoop(model, [describe], max_turns=2)
+    for waves in range(1, 5) if is_interrupted else ():
+        (stopped,) = run_in_batches(loop, ["Describe them."], path=tmp_path, max_waves=waves)
+        assert isinstance(stopped, errors.BatchJobError)
+    (result,) = run_in_batches(loop, ["Describe them."], path=tmp_path)
+    assert isinstance(result, ToolLoopResult)
+    assert (result.stop_reason, result.turns) == ("answered", 2)
+    for record, city in zip(result.calls, CITIES, strict=True):
+        assert f"Describe {city}." in record.message.text
+    assert sent(emulator) == [1, 1, 1, 1, 1]
+    check_nothing_else(emulator)
+
+
+def test_a_tool_of_a_loop_that_does_not_repeat_its_call_is_an_error(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    model = make_model()
+    ticks = itertools.count()
+
+    @tool
+    def describe(city: str) -> str:
+        """Describe a city."""
+        return str(model.invoke(f"Describe {city} at {next(ticks)} o'clock.").text)
+
+    emulator.reply(calls=DESCRIBED[:1])
+    loop = ToolLoop(model, [describe])
+    for _ in range(2):
+        (result,) = run_in_batches(loop, ["Describe it."], path=tmp_path)
+        assert isinstance(result, errors.InvalidOptionError)
+        assert "keep times and random values out of the messages" in str(result)
+        assert sent(emulator) == [1, 1, 1]
 
 
 def test_an_artifact_that_is_not_json_is_stored_as_text(
