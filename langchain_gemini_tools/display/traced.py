@@ -210,8 +210,9 @@ def _find_messages(source: Any, run: TracedRun) -> list[BaseMessage]:
     messages = getattr(source, "messages", None)
     if not isinstance(messages, list | tuple):
         raise TypeError(
-            f"trace() found no messages in a {type(source).__name__}. Pass messages, the result of "
-            "an agent or a ToolLoop, or the chunks of a stream."
+            f"trace() found no messages in this {type(source).__name__}. Pass messages, the result "
+            "of an agent or a ToolLoop, the chunks of a stream, or the output of "
+            "with_structured_output(..., include_raw=True)."
         )
     run.stop_reason = str(getattr(source, "stop_reason", "") or "")
     run.records = list(getattr(source, "calls", None) or [])

@@ -49,6 +49,25 @@ def type_of(block: str | Mapping[str, Any]) -> str:
     return kind if isinstance(kind, str) else ""
 
 
+def thought_of(block: Mapping[str, Any]) -> str | None:
+    """Return the text of a thought (`THOUGHTS`) of LangChain and of other vendors.
+
+    It is empty if the text was removed or is encrypted, and None if the form is not known.
+    """
+    match block:
+        case (
+            {"thinking": str(text)}
+            | {"reasoning": str(text)}
+            | {"reasoning_content": {"text": str(text)}}
+        ):
+            return text
+        case {"thinking": list(texts)} | {"summary": list(texts)}:
+            return "\n".join(str(item.get("text", "")) for item in texts if isinstance(item, dict))
+        case {"type": "thinking", "thinking": _}:
+            return None
+    return ""
+
+
 def is_derived_refusal(block: Mapping[str, Any]) -> bool:
     """Return whether LangChain made a refusal from the metadata: the model wrote no such text."""
     extras = extras_of(block)

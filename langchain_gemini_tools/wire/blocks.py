@@ -185,31 +185,14 @@ def _render_server_tool(block: Block) -> gemini.Part:
 
 
 def _render_thinking(block: Block, *, is_ours: bool) -> gemini.Part | None:
-    """Render a thought of LangChain, Anthropic, Mistral, Amazon or OpenAI."""
-    match block:
-        case (
-            {"thinking": str(text)}
-            | {"reasoning": str(text)}
-            | {"reasoning_content": {"text": str(text)}}
-        ):
-            pass
-        case {"thinking": list(texts)} | {"summary": list(texts)}:
-            text = _joined_texts(texts)
-        case {"type": "reasoning" | "reasoning_content" | "redacted_thinking"}:
-            text = ""  # stored or encrypted by another vendor
-        case {"type": "thinking"} if "thinking" not in block:
-            text = ""  # it was removed
-        case _:
-            return _render_foreign(block)
+    text = block_types.thought_of(block)
+    if text is None:
+        return _render_foreign(block)
     signed = _signature_of(block) if is_ours else None
     if not text and not signed:
         return None
     part: gemini.Part = {"text": text, "thought": True}
     return {**part, "thoughtSignature": signed} if signed else part
-
-
-def _joined_texts(items: list[object]) -> str:
-    return "\n".join(str(item.get("text", "")) for item in items if isinstance(item, dict))
 
 
 def _render_code(code: object, values: Block) -> gemini.Part:

@@ -152,7 +152,7 @@ def test_adjacent_chunks_without_an_id_are_one_turn() -> None:
 
 
 def test_a_source_without_messages_is_rejected() -> None:
-    with pytest.raises(TypeError, match="found no messages in a int"):
+    with pytest.raises(TypeError, match="found no messages in this int"):
         trace(3)
 
 
@@ -189,6 +189,54 @@ def test_steps_of_the_interactions_api_are_shown_as_calls_and_results() -> None:
         "server result  error: Gone",
         'processing_call  {"id": "p"}',
         "A cat.",
+    ]
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+@pytest.mark.parametrize(
+    ("vendor", "block"),
+    [
+        ("anthropic", {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}),
+        ("bedrock_converse", {"type": "reasoning_content", "reasoning_content": {"text": "Hm."}}),
+        ("openai", {"type": "reasoning", "id": "r", "summary": [{"type": "x", "text": "Hm."}]}),
+        ("google_genai", {"type": "thinking", "thinking": "Hm."}),
+        ("mistralai", {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}),
+    ],
+)
+def test_thoughts_and_calls_of_other_vendors_are_shown_once(
+    vendor: str, block: dict[str, Any], *, is_named: bool
+) -> None:
+    """Messages that were made by hand, or by old versions of LangChain, name no provider."""
+    metadata = {"model_provider": vendor} if is_named else {}
+    use = {"type": "tool_use", "id": "a", "name": "book", "input": {"city": "Oslo"}}
+    content: list[Any] = [block, {"type": "text", "text": "Let me see."}, use]
+    calls = [call("book", "a", city="Oslo")]
+    message = AIMessage(content, tool_calls=calls, response_metadata=metadata)
+    assert _shown([message, ToolMessage("done", tool_call_id="a")]) == [
+        "└── turn 1",
+        "    ├── thinking  Hm.",
+        "    ├── Let me see.",
+        '    └── book(city="Oslo")',
+        "        └── result  done",
+    ]
+
+
+def test_what_only_the_content_of_a_message_says_is_shown() -> None:
+    """Unlisted calls, encrypted thoughts, and OpenAI's refusals and searches."""
+    use = {"type": "tool_use", "id": "a", "name": "book", "input": {}}
+    encrypted = {"type": "redacted_thinking", "data": "eW91IHNob3VsZCBub3QgcmVhZCB0aGlz"}
+    refusal = AIMessage("", additional_kwargs={"refusal": "I will not help with that."})
+    search = {"type": "web_search_call", "id": "s", "action": {"query": "fjords"}}
+    searched = AIMessage([search], response_metadata={"model_provider": "openai"})
+    assert _shown([AIMessage([encrypted, use]), refusal, searched]) == [
+        "├── turn 1",
+        '│   ├── redacted_thinking  {"data": "eW91IHNob3VsZCBub3QgcmVhZCB0aGlz"}',
+        '│   └── tool_use  {"id": "a", "name": "book", "input": {}}',
+        "├── turn 2",
+        "│   └── refusal  I will not help with that.",
+        "└── turn 3",
+        '    ├── web_search  {"query": "fjords"}',
+        "    └── server result  (empty)",
     ]
 
 
