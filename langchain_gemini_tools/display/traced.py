@@ -47,6 +47,11 @@ _PROVIDERS = {
 The price depends on the provider: a local model, in Ollama, has none.
 """
 
+_ACCEPTED = (
+    "Pass messages, the result of an agent or a ToolLoop, the chunks of a stream of messages "
+    '(stream_mode="messages"), or the output of with_structured_output(..., include_raw=True).'
+)
+
 _STANDARD_TIERS = (None, "standard", "default", "auto")
 
 
@@ -186,9 +191,9 @@ def read_run(source: object, clock: RunClock, *, is_clock_of_run: bool) -> Trace
 
 
 def _find_messages(source: Any, run: TracedRun) -> list[BaseMessage]:
-    match source:
-        case BaseMessage():
-            return [source]
+    match _without_metadata(source):
+        case BaseMessage() as message:
+            return [message]
         case BaseException():
             run.failure = source
             result, partial = (
@@ -204,19 +209,33 @@ def _find_messages(source: Any, run: TracedRun) -> list[BaseMessage]:
         case {"messages": messages}:
             if "structured_response" in source:
                 run.structured, run.has_structured = source["structured_response"], True
-            return convert_to_messages(messages if isinstance(messages, list) else [messages])
+            return _to_messages(messages if isinstance(messages, list) else [messages])
         case list() | tuple():
-            return convert_to_messages([_without_metadata(item) for item in source])
+            return _to_messages(source)
     messages = getattr(source, "messages", None)
     if not isinstance(messages, list | tuple):
-        raise TypeError(
-            f"trace() found no messages in this {type(source).__name__}. Pass messages, the result "
-            "of an agent or a ToolLoop, the chunks of a stream, or the output of "
-            "with_structured_output(..., include_raw=True)."
-        )
+        raise TypeError(f"trace() found no messages in this {type(source).__name__}. {_ACCEPTED}")
     run.stop_reason = str(getattr(source, "stop_reason", "") or "")
     run.records = list(getattr(source, "calls", None) or [])
-    return convert_to_messages(list(messages))
+    return _to_messages(messages)
+
+
+def _to_messages(items: Sequence[object]) -> list[BaseMessage]:
+    """Return the messages, which may be in any form that LangChain accepts.
+
+    Raises:
+        TypeError: An item is not a message.
+    """
+    messages: list[BaseMessage] = []
+    for position, item in enumerate(items):
+        try:
+            messages += convert_to_messages([_without_metadata(item)])
+        except (ValueError, NotImplementedError) as error:
+            raise TypeError(
+                f"trace() found no message in item {position}, which is a {type(item).__name__}. "
+                f"{_ACCEPTED}"
+            ) from error
+    return messages
 
 
 def _without_metadata(item: object) -> Any:

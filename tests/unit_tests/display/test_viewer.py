@@ -154,6 +154,14 @@ def test_adjacent_chunks_without_an_id_are_one_turn() -> None:
 def test_a_source_without_messages_is_rejected() -> None:
     with pytest.raises(TypeError, match="found no messages in this int"):
         trace(3)
+    updates = [{"model": {"messages": [answer("Hi")]}}]  # what an agent streams by default
+    with pytest.raises(TypeError, match=r"no message in item 0, which is a dict.*stream_mode"):
+        trace(updates)
+
+
+def test_an_item_of_a_stream_of_messages_is_a_message() -> None:
+    item = (answer("Hi"), {"langgraph_node": "model"})
+    assert str(trace(item)) == str(trace([item])) == str(trace((("sub:1",), item)))
 
 
 def test_a_refusal_is_shown_once() -> None:
