@@ -169,7 +169,8 @@ def _key(key: object) -> str:
     clean = _clean(key)
     if isinstance(clean, (dict, list)):
         raise InvalidInputError(
-            f"A message contains an object with a {type(key).__name__} as a key: {key!r:.80}"
+            f"A message contains an object with a key of type {type(key).__name__}: {key!r:.80}. "
+            "Use strings as keys."
         )
     return clean if isinstance(clean, str) else json.dumps(clean)
 

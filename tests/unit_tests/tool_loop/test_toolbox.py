@@ -118,7 +118,7 @@ DECLARATION = {"name": "search", "parameters": {"type": "object"}}
         ([{"type": "function", "function": DECLARATION}], "'search' is only a declaration"),
         ([{"name": "search", "type": "custom", "input_schema": {}}], "'search' is only a declar"),
         ([undocumented], "'undocumented' cannot be used as a tool: .*docstring"),
-        ([RunnableLambda(echo)], "A RunnableLambda is not a tool.*as_tool"),
+        ([RunnableLambda(echo)], "type RunnableLambda is not a tool.*as_tool"),
         ([needy], "'needy': the argument 'user' has to be injected. Pass `inject={'user': ...}`"),
         ([aliased], "'aliased': the injected argument 'user' has an alias"),
         ([often_aliased], "'often_aliased': the injected argument 'user' has an alias"),
