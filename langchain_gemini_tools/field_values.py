@@ -9,7 +9,7 @@ import difflib
 import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, SecretStr, ValidationError
@@ -23,6 +23,7 @@ from langchain_gemini_tools.wire.invocation import FetchLimits
 from langchain_gemini_tools.wire.tools.builtin import is_builtin
 
 if TYPE_CHECKING:
+    import inspect
     from collections.abc import Iterable, Mapping
 
 _SECRET_ARGUMENTS = frozenset(
@@ -193,6 +194,28 @@ def _hint(name: str, known: Iterable[str]) -> str:
         return f' It is a tool: use bind_tools([{{"{name}": {{}}}}]).'
     nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
     return f" Did you mean {nearest[0]!r}?" if nearest else ""
+
+
+class PlainSignature:
+    """The signature of a model's class, as `help` and notebooks show it: types without validation.
+
+    Args:
+        pydantics: Pydantic's descriptor, which makes the signature when it is needed.
+    """
+
+    def __init__(self, pydantics: Any) -> None:
+        self._pydantics = pydantics
+
+    def __get__(self, instance: object, owner: type) -> inspect.Signature:
+        signature: inspect.Signature = self._pydantics.__get__(instance, owner)
+        return signature.replace(
+            parameters=[
+                each.replace(annotation=get_args(each.annotation)[0])
+                if get_origin(each.annotation) is Annotated
+                else each
+                for each in signature.parameters.values()
+            ]
+        )
 
 
 def as_secret(name: str, value: Any) -> Any:
