@@ -102,7 +102,9 @@ class Reply:
             _check_call(call)
         for medium in self.media:
             if not (_is_pair(medium, str) and isinstance(medium[1], bytes)):
-                raise TypeError(f"{medium!r:.100} is not a medium, such as ('image/png', data).")
+                raise TypeError(
+                    f"media must be pairs like ('image/png', b'...'), not {medium!r:.80}."
+                )
         if not all(isinstance(part, dict) for part in self.parts or ()):
             raise TypeError(f"parts must be a list of dicts, not {self.parts!r:.100}.")
         for name in ("text", "calls", "structured", "parts", "usage", "candidate"):
