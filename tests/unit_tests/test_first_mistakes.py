@@ -112,7 +112,7 @@ NO_SCHEMA = (
         ),
         (
             lambda: MODEL.bind_tools([connect]),
-            "connect has no JSON schema: Cannot generate a JsonSchema for "
+            "Parameter 'to' of connect has no JSON schema: Cannot generate a JsonSchema for "
             f"core_schema.IsInstanceSchema ({Plain}). Use types with a JSON form, or mark what the "
             "model should not see with InjectedToolArg.",
         ),

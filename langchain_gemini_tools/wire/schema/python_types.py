@@ -22,7 +22,7 @@ import typing_extensions
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
 from langchain_core.tools import Tool as SingleInputTool
-from pydantic import AliasChoices, BaseModel, TypeAdapter
+from pydantic import AliasChoices, BaseModel, ConfigDict, TypeAdapter, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.v1 import BaseModel as BaseModelV1
@@ -190,10 +190,21 @@ def class_schema(cls: type) -> KnownSchema:
             cached = _class_schemas[cls] = KnownSchema(_with_open_root(_read_class(cls)))
     except PydanticUserError as error:
         raise InvalidToolError(
-            f"{cls.__name__} has no JSON schema: {_reason(error)}. Use types with a JSON form, or "
-            "mark what the model should not see with InjectedToolArg."
+            f"{_place_without_schema(cls)} has no JSON schema: {_reason(error)}. Use types with a "
+            "JSON form, or mark what the model should not see with InjectedToolArg."
         ) from error
     return cached
+
+
+def _place_without_schema(cls: type) -> str:
+    """Return the first parameter of a class that has no JSON schema, as the start of a sentence."""
+    config = ConfigDict(arbitrary_types_allowed=True)
+    for name, field in getattr(cls, "model_fields", {}).items():
+        try:
+            create_model(name, __config__=config, value=(field.annotation, ...)).model_json_schema()
+        except PydanticUserError:
+            return f"Parameter {name!r} of {cls.__name__}"
+    return cls.__name__
 
 
 def _with_open_root(schema: JsonSchema) -> JsonSchema:
