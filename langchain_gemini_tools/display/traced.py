@@ -26,9 +26,11 @@ from langchain_core.messages.ai import add_ai_message_chunks
 
 from langchain_gemini_tools.display.callbacks import RunClock, Span
 from langchain_gemini_tools.display.content import TracedBlock, read_blocks, read_sources
+from langchain_gemini_tools.facts.blocks import NOT_RELEASED, UNUSABLE
 
 if TYPE_CHECKING:
     from genai_prices.types import PriceCalculation
+    from langchain_core.messages import InvalidToolCall
 
 _ROLES = {"human": "you", "system": "system"}
 
@@ -272,7 +274,7 @@ def _read_turn(message: AIMessage, number: int) -> TracedTurn:
     ] + [
         TracedToolCall(
             str(call.get("name") or "unnamed"),
-            call.get("args"),
+            _written_arguments(call),
             call.get("id"),
             invalid=str(call.get("error") or "the arguments are not a JSON object"),
         )
@@ -288,6 +290,17 @@ def _read_turn(message: AIMessage, number: int) -> TracedTurn:
         service_tier=metadata.get("service_tier"),
     )
     return TracedTurn(number, message, blocks, sources, calls, cost)
+
+
+def _written_arguments(call: InvalidToolCall) -> object:
+    """Return the arguments of an invalid call as the model wrote them, without our marks."""
+    args = call.get("args")
+    if not isinstance(args, str):
+        return args
+    written = args.removeprefix(NOT_RELEASED).removeprefix(UNUSABLE)
+    opening = f"{call.get('name')}("
+    is_whole = written.startswith(opening) and written.endswith(")")
+    return written[len(opening) : -1] if is_whole else written
 
 
 def _read_result(message: ToolMessage) -> TracedToolResult:

@@ -1,4 +1,4 @@
-"""Types of content blocks in all dialects, and accessors for any block.
+"""Types of content blocks in all dialects, accessors for any block, and marks of invalid calls.
 
 The types are tuples rather than sets because a block's `type` may be anything, even a list, which
 cannot be looked up in a set.
@@ -36,6 +36,13 @@ finish reason and block reason; see `is_derived_refusal`."""
 
 GEMINI_PART = "gemini_part"
 """A part of a response that LangChain has no block for, unchanged in the block's `part`."""
+
+NOT_RELEASED = "not executed]: "
+"""Prefix of the arguments of a call that must not be executed. LangChain parses the arguments of
+invalid calls again when it merges chunks; an unmatched bracket keeps them invalid."""
+UNUSABLE = "unusable call]: "
+"""Prefix of the text of an invalid prompted call. LangChain repairs anything that could become JSON
+into a valid call, in quadratic time; an unmatched bracket stops that at once."""
 
 
 def blocks_of(content: Content) -> list[str | Block]:

@@ -49,9 +49,6 @@ VERTEXAI = "vertexai"
 SKIP_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 """Documented bypass for calls that never had a signature (another vendor's, or hand-made)."""
 
-NOT_RELEASED = "not executed]: "
-"""Prefix of the arguments of a call that must not be executed. LangChain parses the arguments of
-invalid calls again when it merges chunks; an unmatched bracket keeps them invalid."""
 UNKNOWN_TOOL = "unknown_tool"
 """The name of an invalid call whose own name could not be parsed."""
 OWN_ID = "lc_part_"

@@ -311,6 +311,25 @@ def test_thoughts_code_media_and_sources_are_shown() -> None:
     assert "characters)" not in unfolded
 
 
+@pytest.mark.parametrize(
+    ("args", "shown"),
+    [
+        ('unusable call]: now({"a": 1})', '✗ now({"a": 1})'),
+        ('unusable call]: {"tool": "now"}', '✗ now({"tool": "now"})'),
+        ('not executed]: {"a": 1}', '✗ now({"a": 1})'),
+        ('{"a": ', '✗ now({"a": )'),
+        (None, "✗ now(null)"),
+    ],
+)
+def test_an_invalid_call_is_shown_as_the_model_wrote_it(args: str | None, shown: str) -> None:
+    broken = {"name": "now", "args": args, "id": "c", "error": "It is not valid."}
+    assert _shown(AIMessage("", invalid_tool_calls=[broken])) == [
+        "└── turn 1",
+        f"    └── {shown}",
+        "        └── ✗ invalid tool call  It is not valid.",
+    ]
+
+
 def test_missing_and_failed_steps_are_marked() -> None:
     broken = {"name": "pay", "args": "{amount:", "id": "c", "error": "no JSON"}
     messages = [
