@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BaseModel, SecretStr, ValidationError
 from langchain_gemini_tools.facts.credentials import private_values
 from langchain_gemini_tools.facts.environment import environment_keys
 from langchain_gemini_tools.facts.http import check_headers, find_invalid_character
+from langchain_gemini_tools.facts.json_values import snake
 from langchain_gemini_tools.facts.models import shows_family
 from langchain_gemini_tools.wire.generation import plain, render_output_format
 from langchain_gemini_tools.wire.invocation import FetchLimits
@@ -144,16 +145,19 @@ Place = Annotated[str | None, AfterValidator(check_place)]
 
 
 _IN_GENERATION_CONFIG = "Pass it to a call inside generation_config={...}."
+_PROXY = "Use client_args={'proxy': ...} on the model."
 _SYSTEM_MESSAGE = "Put a SystemMessage before the other messages."
 
 _REPLACEMENTS = {
     "allowed_function_names": "Use tool_choice=[...] with the names.",
     "automatic_function_calling": "Use ToolLoop, or create_agent of LangChain.",
     "api_base": "Use base_url.",
+    "budget_tokens": "Use thinking_budget.",
     "client": "Set api_key, base_url and so on; model.client is the SDK's client of this model.",
     "config": "Pass its settings under their own names, such as temperature=0.5.",
     "default_headers": "Use additional_headers.",
     "enable_enhanced_civic_answers": _IN_GENERATION_CONFIG,
+    "effort": "Use reasoning_effort.",
     "endpoint": "Use base_url.",
     "extra_headers": "Use additional_headers.",
     "function_call": "Use tool_choice.",
@@ -161,23 +165,32 @@ _REPLACEMENTS = {
     "functions": "Use bind_tools.",
     "generation_config": "Use the fields of the model, or pass generation_config to a call.",
     "headers": "Use additional_headers.",
+    "http_async_client": "Use async_client_args on the model: the arguments of its HTTP client.",
+    "http_client": "Use client_args on the model: the arguments of its HTTP client.",
     "http_options": "Use additional_headers, timeout, base_url and api_version on the model.",
     "json_mode": "Use with_structured_output, or response_mime_type='application/json'.",
     "model_armor_config": "Use extra_body={'modelArmorConfig': ...}.",
     "model_selection_config": _IN_GENERATION_CONFIG,
+    "openai_api_base": "Use base_url.",
+    "proxies": _PROXY,
+    "proxy": _PROXY,
     "region": "Use location.",
+    "region_name": "Use location.",
     "response_format": "Use response_schema, or with_structured_output.",
     "routing_config": _IN_GENERATION_CONFIG,
     "safety_filters": "Use safety_settings.",
     "system": _SYSTEM_MESSAGE,
     "system_instruction": _SYSTEM_MESSAGE,
+    "system_message": _SYSTEM_MESSAGE,
     "system_prompt": _SYSTEM_MESSAGE,
     "thinking": "Use reasoning_effort, thinking_budget or include_thoughts.",
+    "thinking_tokens": "Use thinking_budget.",
     "tool_choice": "Use bind_tools(tools, tool_choice=...).",
     "tool_config": "Use bind_tools(tools, tool_config=...).",
     "tools": "Use bind_tools.",
     "top_logprobs": "Use logprobs.",
-    "transport": "Requests always use REST. client_args={'transport': ...} is for an HTTP client.",
+    "transport": "Leave it out: requests always use REST. For an HTTP transport, use client_args.",
+    "verify": "Use client_args={'verify': ...} on the model.",
 }
 """Arguments of Google's SDKs and of other integrations, and what to use here."""
 
@@ -187,7 +200,8 @@ def unknown_option(name: str, known: Iterable[str]) -> str:
     return f"ChatGemini has no option {name!r}.{_hint(name, known)}"
 
 
-def _hint(name: str, known: Iterable[str]) -> str:
+def _hint(given: str, known: Iterable[str]) -> str:
+    name = snake(given)  # the API and other SDKs write camelCase
     if name in _REPLACEMENTS:
         return f" {_REPLACEMENTS[name]}"
     if is_builtin(name):

@@ -308,6 +308,11 @@ def test_types_of_the_sdk_can_be_imported_from_the_package(name: str) -> None:
         ("model_armor_config", "Use extra_body={'modelArmorConfig': ...}."),
         ("temprature", "Did you mean 'temperature'?"),
         ("max_token", "Did you mean 'max_tokens'?"),
+        ("topK", "Did you mean 'top_k'?"),
+        ("systemInstruction", "Put a SystemMessage before the other messages."),
+        ("budget_tokens", "Use thinking_budget."),
+        ("proxies", "Use client_args={'proxy': ...} on the model."),
+        ("http_client", "Use client_args on the model: the arguments of its HTTP client."),
         ("flying_carpet", None),
     ],
 )
