@@ -72,7 +72,7 @@ def encode_json(value: object, *, is_large: bool = False) -> bytes:
 
 
 def _may_contain_nan(value: Any) -> bool:
-    """Whether a `null` may stand for NaN or an infinity, which orjson encodes without an error."""
+    """Return whether a `null` may be NaN or an infinity, which orjson encodes without an error."""
     try:
         return _NOT_FINITE.search(marshal.dumps(value, 2)) is not None
     except ValueError:

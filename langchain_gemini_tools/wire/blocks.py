@@ -450,12 +450,12 @@ def render_response(call: gemini.FunctionCall, response: gemini.JsonObject) -> g
 
 
 def _may_be_dumped_blocks(text: str) -> bool:
-    """Whether it is worth decoding a text to find out; it may be long."""
+    """Return whether it is worth decoding a text to find out; it may be long."""
     return text.startswith("[{") and '"lc_' in text
 
 
 def _are_dumped_blocks(value: Any) -> TypeGuard[list[str | Block]]:
-    """Whether these are content blocks made by LangChain, which classic agents dump as JSON."""
+    """Return whether these are content blocks of LangChain, which classic agents dump as JSON."""
     if not isinstance(value, list) or not value:
         return False
     return all(
@@ -471,5 +471,5 @@ def _as_text(value: Any) -> str:
 
 
 def _is_inline_result(part: gemini.Part) -> bool:
-    """Whether a file may be inside a response, where parts have no options such as a resolution."""
+    """Return whether a file may be inside a response: parts there have no resolution."""
     return part.keys() == {"inlineData"} and part["inlineData"]["mimeType"] in _INLINE_RESULT_TYPES

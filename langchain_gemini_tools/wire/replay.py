@@ -357,5 +357,5 @@ def _named(part: gemini.Part, entry: gemini.JsonObject) -> gemini.Part:
 
 
 def _is_text(value: object) -> TypeGuard[str]:
-    """Whether an entry of the log is intact: stores may change the messages they keep."""
+    """Return whether an entry of the log is intact: stores may change the messages they keep."""
     return isinstance(value, str) and value != ""

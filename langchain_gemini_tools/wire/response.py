@@ -117,7 +117,7 @@ class ResponseContext:
     """The usage of a failed first attempt, which is added to that of the response."""
 
     def returns(self, finish_reason: str | None) -> bool:
-        """Whether a response is returned although its calls must not be executed."""
+        """Return whether a response is returned although its calls must not be executed."""
         return self.returns_failures or (self.returns_hops and finish_reason == CONTINUATION)
 
     @property

@@ -50,7 +50,7 @@ class FakeFile:
     is_output: bool = False
 
     def describe(self, url: str) -> JsonObject:
-        """The file's JSON, as recorded for uploads."""
+        """Return the file's JSON, as recorded for uploads."""
         shown: JsonObject = {"name": self.name, "mimeType": self.mime_type}
         if self.display_name:
             shown["displayName"] = self.display_name
@@ -94,7 +94,7 @@ class FakeBatch:
         return sum("error" in each for each in self.results)
 
     def describe(self, *, is_listed: bool = False) -> JsonObject:
-        """What create, get and list return: a long-running operation (recorded)."""
+        """Return what create, get and list return: a long-running operation (recorded)."""
         counts = {
             "requestCount": len(self.items),
             "successfulRequestCount": len(self.results) - self.failed,
@@ -141,7 +141,7 @@ class VertexBatch(FakeBatch):
     """The folder with the results."""
 
     def describe(self, *, is_listed: bool = False) -> JsonObject:
-        """What create, get and list return."""
+        """Return what create, get and list return."""
         shown: JsonObject = {
             "name": self.name,
             **self.body,
@@ -413,7 +413,7 @@ class Batches:
         return page
 
     def _upload(self, request: Request, url: str) -> Outgoing:
-        """Two steps, as recorded: `start` returns an address, `upload, finalize` gets the bytes."""
+        """Serve an upload: `start` returns an address, `upload, finalize` gets the bytes."""
         command = request.headers.get("x-goog-upload-command", "")
         if command == "start":
             given = (request.body or {}).get("file") or {}
@@ -434,7 +434,7 @@ class Batches:
 
 
 def _read_lines(data: bytes) -> Iterable[tuple[JsonObject, JsonObject]]:
-    """The requests of an input file: `{"key": "a", "request": {...}}` (documented)."""
+    """Yield the requests of an input file: `{"key": "a", "request": {...}}` (documented)."""
     for number, line in enumerate(filter(bytes.strip, data.splitlines()), start=1):
         try:
             item = json.loads(line)
