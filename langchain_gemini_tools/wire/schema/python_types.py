@@ -84,14 +84,14 @@ def plain_schema(schema: Any) -> Mapping[str, Any] | bool:
         return schema
     if not is_plain_type(schema):
         raise InvalidToolError(
-            f"{schema!r} is not a schema. Pass a dict, a Pydantic class or a TypedDict."
+            f"{schema!r:.200} is not a schema. Pass a dict, a Pydantic class or a TypedDict."
         )
     try:
         described = TypeAdapter(schema).json_schema()
     except PydanticUserError as error:
         raise InvalidToolError(
-            f"{schema!r} is not a schema: {_reason(error)}. Use a Pydantic class, a TypedDict, "
-            "a dataclass or a JSON schema."
+            f"{schema!r:.200} is not a schema: {_reason(error)}. Use a Pydantic class, a "
+            "TypedDict, a dataclass or a JSON schema."
         ) from error
     return {key: value for key, value in described.items() if key != "title"}
 
@@ -102,7 +102,7 @@ def instance_error(value: object) -> InvalidToolError:
     way_out = f"Pass the class {name} itself."
     if hasattr(value, "get_tools"):  # a toolkit of LangChain
         way_out = "Pass its tools: `get_tools()` returns them."
-    return InvalidToolError(f"{value!r} is an instance of {name}, not a schema. {way_out}")
+    return InvalidToolError(f"{value!r:.200} is an instance of {name}, not a schema. {way_out}")
 
 
 def is_generated_title(title: Any, name: str) -> bool:
