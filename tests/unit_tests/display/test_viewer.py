@@ -583,6 +583,7 @@ def test_notebooks_get_text_and_html_and_files_a_page(tmp_path: Path) -> None:
     assert bundle == {"text/plain": str(shown), "text/html": shown._repr_html_()}
     written = shown.to_html(tmp_path / "run.html")
     assert written.read_text(encoding="utf-8") == shown.to_html()
+    assert "<title>Trace: gemini-2.0-flash</title>" in shown.to_html()
 
 
 _JSON = st.recursive(
