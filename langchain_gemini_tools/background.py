@@ -235,7 +235,7 @@ class BackgroundRun:
             raise truncated_stream_error()
 
     def _cancels_after(self, error: BaseException) -> bool:
-        """Whether the caller has given up, in contrast to a request that failed."""
+        """Return whether the caller has given up, in contrast to a request that failed."""
         is_given_up = self._is_overdue or not isinstance(error, ModelError)
         return is_given_up and self._name is not None
 

@@ -104,7 +104,8 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
         ```
 
     Every option of a call (sampling, thinking, output format, tools) can be set here, bound with
-    `bind`, or given to `invoke` and `stream`.
+    `bind`, or given to `invoke` and `stream`. All arguments are described in the reference:
+    https://github.com/langchain-gemini-tools/langchain-gemini-tools/blob/main/docs/reference/chat-model.md
     """
 
     model_config = ConfigDict(defer_build=False)

@@ -9,7 +9,7 @@ import difflib
 import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, SecretStr, ValidationError
@@ -17,12 +17,14 @@ from pydantic import AfterValidator, BaseModel, SecretStr, ValidationError
 from langchain_gemini_tools.facts.credentials import private_values
 from langchain_gemini_tools.facts.environment import environment_keys
 from langchain_gemini_tools.facts.http import check_headers, find_invalid_character
+from langchain_gemini_tools.facts.json_values import snake
 from langchain_gemini_tools.facts.models import shows_family
 from langchain_gemini_tools.wire.generation import plain, render_output_format
 from langchain_gemini_tools.wire.invocation import FetchLimits
 from langchain_gemini_tools.wire.tools.builtin import is_builtin
 
 if TYPE_CHECKING:
+    import inspect
     from collections.abc import Iterable, Mapping
 
 _SECRET_ARGUMENTS = frozenset(
@@ -143,16 +145,19 @@ Place = Annotated[str | None, AfterValidator(check_place)]
 
 
 _IN_GENERATION_CONFIG = "Pass it to a call inside generation_config={...}."
+_PROXY = "Use client_args={'proxy': ...} on the model."
 _SYSTEM_MESSAGE = "Put a SystemMessage before the other messages."
 
 _REPLACEMENTS = {
     "allowed_function_names": "Use tool_choice=[...] with the names.",
     "automatic_function_calling": "Use ToolLoop, or create_agent of LangChain.",
     "api_base": "Use base_url.",
+    "budget_tokens": "Use thinking_budget.",
     "client": "Set api_key, base_url and so on; model.client is the SDK's client of this model.",
     "config": "Pass its settings under their own names, such as temperature=0.5.",
     "default_headers": "Use additional_headers.",
     "enable_enhanced_civic_answers": _IN_GENERATION_CONFIG,
+    "effort": "Use reasoning_effort.",
     "endpoint": "Use base_url.",
     "extra_headers": "Use additional_headers.",
     "function_call": "Use tool_choice.",
@@ -160,23 +165,32 @@ _REPLACEMENTS = {
     "functions": "Use bind_tools.",
     "generation_config": "Use the fields of the model, or pass generation_config to a call.",
     "headers": "Use additional_headers.",
+    "http_async_client": "Use async_client_args on the model: the arguments of its HTTP client.",
+    "http_client": "Use client_args on the model: the arguments of its HTTP client.",
     "http_options": "Use additional_headers, timeout, base_url and api_version on the model.",
     "json_mode": "Use with_structured_output, or response_mime_type='application/json'.",
     "model_armor_config": "Use extra_body={'modelArmorConfig': ...}.",
     "model_selection_config": _IN_GENERATION_CONFIG,
+    "openai_api_base": "Use base_url.",
+    "proxies": _PROXY,
+    "proxy": _PROXY,
     "region": "Use location.",
+    "region_name": "Use location.",
     "response_format": "Use response_schema, or with_structured_output.",
     "routing_config": _IN_GENERATION_CONFIG,
     "safety_filters": "Use safety_settings.",
     "system": _SYSTEM_MESSAGE,
     "system_instruction": _SYSTEM_MESSAGE,
+    "system_message": _SYSTEM_MESSAGE,
     "system_prompt": _SYSTEM_MESSAGE,
     "thinking": "Use reasoning_effort, thinking_budget or include_thoughts.",
+    "thinking_tokens": "Use thinking_budget.",
     "tool_choice": "Use bind_tools(tools, tool_choice=...).",
     "tool_config": "Use bind_tools(tools, tool_config=...).",
     "tools": "Use bind_tools.",
     "top_logprobs": "Use logprobs.",
-    "transport": "Requests always use REST. client_args={'transport': ...} is for an HTTP client.",
+    "transport": "Leave it out: requests always use REST. For an HTTP transport, use client_args.",
+    "verify": "Use client_args={'verify': ...} on the model.",
 }
 """Arguments of Google's SDKs and of other integrations, and what to use here."""
 
@@ -186,13 +200,36 @@ def unknown_option(name: str, known: Iterable[str]) -> str:
     return f"ChatGemini has no option {name!r}.{_hint(name, known)}"
 
 
-def _hint(name: str, known: Iterable[str]) -> str:
+def _hint(given: str, known: Iterable[str]) -> str:
+    name = snake(given)  # the API and other SDKs write camelCase
     if name in _REPLACEMENTS:
         return f" {_REPLACEMENTS[name]}"
     if is_builtin(name):
         return f' It is a tool: use bind_tools([{{"{name}": {{}}}}]).'
     nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
     return f" Did you mean {nearest[0]!r}?" if nearest else ""
+
+
+class PlainSignature:
+    """The signature of a model's class, as `help` and notebooks show it: types without validation.
+
+    Args:
+        pydantics: Pydantic's descriptor, which makes the signature when it is needed.
+    """
+
+    def __init__(self, pydantics: Any) -> None:
+        self._pydantics = pydantics
+
+    def __get__(self, instance: object, owner: type) -> inspect.Signature:
+        signature: inspect.Signature = self._pydantics.__get__(instance, owner)
+        return signature.replace(
+            parameters=[
+                each.replace(annotation=get_args(each.annotation)[0])
+                if get_origin(each.annotation) is Annotated
+                else each
+                for each in signature.parameters.values()
+            ]
+        )
 
 
 def as_secret(name: str, value: Any) -> Any:

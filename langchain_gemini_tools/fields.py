@@ -6,7 +6,7 @@ an option of the API that is sent as it is, add its field here and its type to `
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from langchain_core.language_models import BaseChatModel
 from pydantic import (
@@ -30,6 +30,7 @@ from langchain_gemini_tools.field_values import (
     Headers,
     OwnProfile,
     Place,
+    PlainSignature,
     as_dict,
     check_address,
     check_credentials,
@@ -401,6 +402,12 @@ class GeminiFields(_ChatModel):
                 f"{name} accepts keyword arguments only: use {name}(model='gemini-3.8-flash')."
             )
         return super().__new__(cls)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if pydantics := vars(cls).get("__signature__"):
+            cls.__signature__ = cast("Any", PlainSignature(pydantics))
 
     def __init__(self, **arguments: Any) -> None:
         rejected: ValidationError | None = None

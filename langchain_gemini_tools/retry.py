@@ -198,7 +198,7 @@ class RetryPolicy:
 
 
 def _is_replayed(error: ModelError) -> bool:
-    """Whether the response comes from a cassette, which marks it: there, waiting is pointless."""
+    """Return whether the response comes from a cassette, where waiting is pointless."""
     headers = getattr(getattr(error, "response", None), "headers", None)
     return headers is not None and headers.get("x-cassette") == "replayed"
 

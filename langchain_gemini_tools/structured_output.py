@@ -211,7 +211,7 @@ def _as_function(schema: object, method: str | None) -> Tool | None:
         return None
     if method and is_plain_type(schema):
         raise InvalidToolError(
-            f"{schema!r} is not an object, so it cannot be the arguments of a tool. "
+            f"{schema!r:.200} is not an object, so it cannot be the arguments of a tool. "
             "Use method='json_schema'."
         )
     try:
@@ -222,7 +222,7 @@ def _as_function(schema: object, method: str | None) -> Tool | None:
         raise
     if not functions:
         raise InvalidToolError(
-            f"{schema!r} is not a schema. Use a Pydantic class, a TypedDict or a JSON schema."
+            f"{schema!r:.200} is not a schema. Use a Pydantic class, a TypedDict or a JSON schema."
         )
     tool = next(iter(functions.values()))
     if tool.parameters is None and isinstance(schema, Mapping):

@@ -1,4 +1,4 @@
-"""What every test stands on: an environment without surprises, and a local Gemini."""
+"""What all tests share: a clean environment, and a local Gemini."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _EXPLANATIONS = {
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that is refused."""
+    """A kind of request that is refused."""
 
     module: str
     line: int
@@ -41,7 +41,7 @@ class Rule:
 
 
 def list_rules() -> list[Rule]:
-    """Every rule, by module and place."""
+    """Return every rule, in the order of modules and lines."""
     paths = sorted(path for path in FOLDER.glob("*.py") if path.stem != "__init__")
     found = [rule for path in paths for rule in _rules_in(path)]
     unique = {(rule.module, rule.message, rule.evidence): rule for rule in reversed(found)}
@@ -49,7 +49,7 @@ def list_rules() -> list[Rule]:
 
 
 def render_rules(found: Iterable[Rule]) -> str:
-    """The rules as text, one line each, under their modules."""
+    """Return the rules as text, one line each, under their modules."""
     lines = ["What FakeGemini refuses, and how we know that Gemini does:", ""]
     lines += [f"  {name:<11} {_EXPLANATIONS[name]}" for name in get_args(Evidence)]
     module = ""
@@ -83,7 +83,7 @@ def _rules_in(path: Path) -> Iterator[Rule]:
 
 
 def _statement(node: ast.AST) -> tuple[ast.expr, Evidence] | None:
-    """The message and the evidence of a refusal: a call, or a problem that is yielded."""
+    """Return the message and the evidence of a refusal: a call, or a problem that is yielded."""
     match node:
         case ast.Yield(value=ast.Tuple(elts=[_, message])):
             return message, "reported"

@@ -1,4 +1,4 @@
-"""What can be read off the source: figures for ARCHITECTURE.md, and which module states a fact.
+"""Reads figures for ARCHITECTURE.md from the source, and which modules contain a fact.
 
 `python -m tests.figures` writes the figures there. Code lines are lines without blanks, comments
 and docstrings. A module counts an importer once, wherever the import stands.
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 PACKAGE = Path(langchain_gemini_tools.__file__).parent
 PAGE = PACKAGE.parent / "ARCHITECTURE.md"
 FAKE = {PACKAGE / "testing" / "fake", PACKAGE / "testing" / "fake_gemini.py"}
-"""The fake server is a second reading of Gemini's rules, so it repeats facts on purpose."""
+"""The fake server implements Gemini's rules independently, so it repeats facts on purpose."""
 _BLOCK = re.compile(r"(?<=<!-- figures -->\n).*(?=<!-- end of figures -->)", re.DOTALL)
 
 
 def code_lines(source: str) -> int:
-    """Lines that hold code."""
+    """Return the number of lines with code."""
     ignored = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -47,13 +47,13 @@ def code_lines(source: str) -> int:
 
 
 def module_name(path: Path) -> str:
-    """The dotted name of a file of the package."""
+    """Return the dotted name of a file of the package."""
     parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
     return ".".join(parts).removesuffix(".__init__")
 
 
 def importers(paths: list[Path]) -> dict[str, set[str]]:
-    """Which modules import each module."""
+    """Return the modules that import each module."""
     found: dict[str, set[str]] = {module_name(path): set() for path in paths}
     for path in paths:
         name = module_name(path)
@@ -66,7 +66,7 @@ def importers(paths: list[Path]) -> dict[str, set[str]]:
 
 
 def static_figures() -> dict[str, float]:
-    """What can be read off the files."""
+    """Return the figures that need no run."""
     server = sorted((PACKAGE / "testing" / "fake").rglob("*.py"))
     paths = [path for path in sorted(PACKAGE.rglob("*.py")) if path not in server]
     sources = [path.read_text() for path in paths]
@@ -86,7 +86,7 @@ def static_figures() -> dict[str, float]:
 
 
 def invoke_figures() -> dict[str, float]:
-    """What one `invoke` with one tool and four messages enters, on a model that is warm."""
+    """Return what one `invoke` enters, with one tool and four messages, on a model in use."""
 
     def get_weather(city: str) -> str:
         """Current weather in a city."""
@@ -132,7 +132,7 @@ def _visits(run: Any) -> list[tuple[str, str]]:
 
 
 def render(figures: dict[str, float]) -> str:
-    """The figures as a table."""
+    """Return the figures as a table."""
     rows = [f"| {name} | {value:,} |" for name, value in figures.items()]
     return "\n".join(["| | |", "|---|--:|", *rows, ""])
 
@@ -146,20 +146,20 @@ def main() -> None:
 
 
 def modules() -> list[Path]:
-    """Every module except those of the fake server."""
+    """Return every module except those of the fake server."""
     return [path for path in sorted(PACKAGE.rglob("*.py")) if not FAKE & {path, *path.parents}]
 
 
 @functools.cache
 def literals_of(path: Path) -> frozenset[str]:
-    """Every string literal of a module."""
+    """Return every string literal of a module."""
     nodes = ast.walk(ast.parse(path.read_text()))
     values = (node.value for node in nodes if isinstance(node, ast.Constant))
     return frozenset(value for value in values if isinstance(value, str))
 
 
 def modules_with(*literals: str) -> set[str]:
-    """The modules that contain one of these string literals, except those of the fake server."""
+    """Return the modules with one of these string literals, except those of the fake server."""
     naming = [path for path in modules() if not literals_of(path).isdisjoint(literals)]
     return {path.relative_to(PACKAGE).as_posix() for path in naming}
 

@@ -1,4 +1,4 @@
-"""Do the tests notice a bug? Put one small bug at a time into the code and see which runs fail.
+"""Checks whether the tests notice bugs: puts in one small bug at a time and runs the tests.
 
     python -m tests.mutation --modules langchain_gemini_tools/retry.py --tests tests/unit_tests \
         --variants "" FULL_MATRIX=1 --nested --sample 40

@@ -1,4 +1,4 @@
-"""The notebooks of this repository: how they are executed, and what of their outputs is kept."""
+"""Executes the notebooks of this repository, and decides what is kept of their outputs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CASSETTES = {
 }
 """What each notebook replays. `FakeGemini` needs no recording."""
 OFFLINE = Path(__file__).with_name("offline")
-"""On a process's PYTHONPATH it cuts its network."""
+"""A folder that blocks the network of a process if it is on its PYTHONPATH."""
 
 _TIMEOUT_SECONDS = 120
 _SURROUNDINGS = ("GOOGLE_", "GEMINI_", "LANGSMITH_", "LANGCHAIN_", "PYTEST_", "PYTHON")
@@ -52,34 +52,34 @@ class NotebookError(Exception):
 
 
 def read(path: Path) -> Any:
-    """The notebook as it is saved."""
+    """Return a notebook from its file."""
     return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
 
 
 def write(notebook: Any, path: Path) -> None:
-    """Save the notebook."""
+    """Save a notebook."""
     nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
 
 
 def is_runnable(name: str) -> bool:
-    """Whether what the notebook needs is installed."""
+    """Return whether the packages that a notebook needs are installed."""
     return name not in NEEDS or find_spec(NEEDS[name]) is not None
 
 
 def execute(path: Path, own_folder: Path, environment: Mapping[str, str]) -> Any:
-    """The notebook with new outputs, after its cells have run from top to bottom.
+    """Run the cells of a notebook from top to bottom, and return it with the new outputs.
 
     Args:
         path: The notebook; its cells run in its folder, as they do in Jupyter.
         own_folder: Where IPython and Jupyter keep their files, instead of the home directory.
-        environment: What the kernel gets besides what is harmless of our environment.
+        environment: Variables of the kernel, added to the harmless ones of this process.
     """
     with _environment(own_folder, environment):
         return _execute(path)
 
 
 def replay(path: Path, own_folder: Path) -> Any:
-    """The notebook as it comes out without a key and without a network."""
+    """Run a notebook without a key and without a network."""
     return execute(path, own_folder, {"PYTHONPATH": str(OFFLINE)})
 
 
@@ -94,7 +94,7 @@ def replays(paths: Mapping[str, Path], own_folder: Path) -> dict[str, Future[Any
 
 @contextmanager
 def _environment(own_folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
-    """What a kernel gets: what is harmless of our environment, and the given variables."""
+    """Set the environment of a kernel: harmless variables of this process, and the given ones."""
     harmless = {k: v for k, v in os.environ.items() if not k.upper().startswith(_SURROUNDINGS)}
     ours = dict.fromkeys(("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"), str(own_folder))
     with mock.patch.dict(os.environ, {**harmless, **ours, **environment}, clear=True):
@@ -109,7 +109,7 @@ def _execute(path: Path) -> Any:
 
 
 def clean(notebook: Any) -> Any:
-    """The notebook without what differs from machine to machine."""
+    """Return the notebook without what differs between machines."""
     notebook.metadata = dict(_METADATA)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
@@ -119,7 +119,7 @@ def clean(notebook: Any) -> Any:
 
 
 def _joined(outputs: list[Any]) -> list[Any]:
-    """Printed text in one piece, however it came."""
+    """Return the outputs with adjacent printed texts joined."""
     joined: list[Any] = []
     for output in outputs:
         is_printed = output["output_type"] == "stream"

@@ -51,19 +51,19 @@ font-size:{char_height}px;line-height:{line_height}px;font-variant-east-asian:fu
 
 
 def first_program() -> str:
-    """The first program of the README."""
+    """Return the first program of the README."""
     found = _PROGRAM.search(README.read_text())
     assert found is not None
     return found[1]
 
 
 def run_first_program() -> Any:
-    """The value that the program shows."""
+    """Run it, and return the value that it shows."""
     names: dict[str, Any] = {}
     waits = random.Random(3)
 
     class Slow(FakeGemini):
-        """Answers in the time that a model takes."""
+        """Takes as long for an answer as a model does."""
 
         def _respond(self, ask: Any, request: Any) -> Any:
             time.sleep(waits.uniform(0.5, 1.1))
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def _fit(svg: str) -> str:
-    """The picture with a margin around the text."""
+    """Return the picture with a margin around the text."""
     size = re.search(r'width="([\d.]+)"\s+height="([\d.]+)"', svg)
     assert size is not None
     width, height = (float(each) + 2 * _MARGIN for each in size.groups())

@@ -26,6 +26,6 @@ PROFILE = settings(
 
 
 def load_profile() -> None:
-    """Use these settings for every property test that has none of its own."""
+    """Use these settings for every property test without its own."""
     settings.register_profile("suite", PROFILE)
     settings.load_profile("suite")

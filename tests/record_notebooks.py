@@ -1,4 +1,4 @@
-"""Records what the notebooks replay, and saves their outputs.
+"""Records the cassettes of the notebooks, and saves their outputs.
 
 `python -m tests.record_notebooks [NAME...]` executes each notebook: against Gemini if there is a
 key, else against the emulator, whose answers are scripted here. Then it executes it from the
@@ -101,7 +101,7 @@ CHART = base64.b64decode(
 
 
 def _chime() -> bytes:
-    """Two short tones: samples of 16 bits."""
+    """Return two short tones as samples of 16 bits."""
     halves = [half for half in (27, 18) for _ in range(1500 // half)]
     return b"".join(
         level.to_bytes(2, "little", signed=True) * half
@@ -139,7 +139,7 @@ def google_search_with_citations(emulator: Emulator) -> None:
 
 
 def _segment(text: str, part: str) -> dict[str, Any]:
-    """Where a part stands in a text, in bytes."""
+    """Return the position of a part in a text, in bytes."""
     start = len(text[: text.index(part)].encode())
     return {"startIndex": start, "endIndex": start + len(part.encode()), "text": part}
 
@@ -166,7 +166,7 @@ def mcp_tools(emulator: Emulator) -> None:
 
 
 QUEUE_TOKEN = "abc313a0"
-"""What the server gives for the plan of this queue: a hash of it."""
+"""What the server returns for the plan of this queue: a hash of it."""
 
 
 def models_without_function_calling(emulator: Emulator) -> None:
@@ -229,7 +229,7 @@ SHOWS_A_REPLAY = {"11_testing_with_cassettes"}
 
 
 class SlowEmulator(Emulator):
-    """An emulator that takes its time: for each answer, and for each piece of a stream."""
+    """An emulator that waits before each answer, and before each piece of a stream."""
 
     def script(self, *replies: Reply | LongAnswer) -> None:
         for each in replies:
@@ -242,7 +242,7 @@ class SlowEmulator(Emulator):
 
 @contextmanager
 def scripted(name: str, kind: type[Emulator]) -> Iterator[Mapping[str, str]]:
-    """The environment in which the script answers a notebook."""
+    """Yield the environment in which the script answers a notebook."""
     with kind() as emulator:
         emulator.memory = Memory(salt=zlib.crc32(name.encode()))
         SCRIPTS[name](emulator)
@@ -255,7 +255,7 @@ def scripted(name: str, kind: type[Emulator]) -> Iterator[Mapping[str, str]]:
 
 
 def record(name: str, folder: Path) -> Any:
-    """Record one notebook's cassette; the notebook with the outputs to save."""
+    """Record the cassette of a notebook, and return the notebook with its outputs."""
     path = NOTEBOOKS[name]
     CASSETTES[name].unlink(missing_ok=True)
     mode = {"GEMINI_RECORD_MODE": "new_episodes"}

@@ -1,9 +1,9 @@
-"""Recorded requests -> LangChain messages, and both sides of a comparison in one spelling.
+"""Recorded requests -> LangChain messages, and a common form in which requests are compared.
 
-`Conversation` rebuilds the messages that a LangChain user would hold when the recorded request is
-made: replies as our own parsed messages, function responses as tool messages, everything else as
-human messages. `spell` reduces contents, recorded or ours, to what they say: clients differ in key
-case, base64 alphabet, wrapping of results, and in how they cut one turn into contents.
+`Conversation` rebuilds the messages that a LangChain user would have before the recorded request:
+replies as our own parsed messages, function responses as tool messages, everything else as human
+messages. `spell` brings recorded and rendered contents into a common form, because clients differ
+in key case, base64 alphabet, the wrapping of results, and how they divide a turn into contents.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _MEDIA_FILLER = re.compile(r"\d+ file\(s\), (attached|see below)\.")
 
 
 def contents_of(request: JsonObject) -> list[JsonObject]:
-    """A request's contents in the API's spelling."""
+    """Return the contents of a request in the API's spelling."""
     contents = request["contents"]
     spelled: list[JsonObject] = camel(contents if isinstance(contents, list) else [contents])
     return [{"role": "user", **content} for content in spelled]
 
 
 def system_of(request: JsonObject) -> JsonObject | None:
-    """A request's system instruction as the API reads it: parts with a text."""
+    """Return the system instruction of a request as the API reads it: parts with a text."""
     instruction = camel(request).get("systemInstruction") or {}
     parts = instruction.get("parts") or []
     parts = parts if isinstance(parts, list) else [parts]
@@ -51,7 +51,7 @@ def system_of(request: JsonObject) -> JsonObject | None:
 
 
 def camel(value: Any) -> Any:
-    """A request in the API's own spelling: camelCase, one base64 alphabet, no `false` flags."""
+    """Return a value in the API's spelling: camelCase, one base64 alphabet, no `false` flags."""
     if isinstance(value, list):
         return [camel(item) for item in value]
     if not isinstance(value, dict):
@@ -74,7 +74,7 @@ class Conversation:
     """Messages, built from contents in order.
 
     Args:
-        parse: A model content -> the message our own parser makes of it.
+        parse: A content of the model -> the message of our own parser.
     """
 
     def __init__(self, parse: Callable[[JsonObject], AIMessage]) -> None:
@@ -116,7 +116,7 @@ class Conversation:
         )
 
     def _answered(self, name: str, recorded_id: str | None) -> str:
-        """The id of the call that is answered: by id, else the first open one of that name."""
+        """Return the id of the call that is answered: by id, else the first open one by name."""
         for found in self._open_calls:
             if found[1] == recorded_id:
                 self._open_calls.remove(found)
@@ -129,7 +129,7 @@ class Conversation:
 
 
 def block_of(part: JsonObject) -> JsonObject:
-    """A user's part as LangChain's standard block."""
+    """Return a part of the user as LangChain's standard block."""
     options = {
         "video_metadata": part.get("videoMetadata"),
         "media_resolution": part.get("mediaResolution"),
@@ -154,7 +154,7 @@ def _kind(mime_type: str) -> str:
 
 
 def value_of(response: JsonObject) -> tuple[Any, bool]:
-    """What a tool returned, without the key that a client wrapped it in; whether it failed."""
+    """Return a tool's result without the key around it, and whether the tool failed."""
     value = response.get("response")
     if isinstance(value, dict) and len(value) == 1 and value.keys() <= WRAPPERS:
         ((key, inner),) = value.items()
@@ -163,13 +163,13 @@ def value_of(response: JsonObject) -> tuple[Any, bool]:
 
 
 def spell(contents: Iterable[JsonObject]) -> list[tuple[str, list[Any]]]:
-    """Contents as turns of plain values that can be compared."""
+    """Return contents as turns of plain values that can be compared."""
     numbers = _CallNumbers()
     return [(role, numbers.spell(_without_cuts(parts), role)) for role, parts in turns_of(contents)]
 
 
 def turns_of(contents: Iterable[JsonObject]) -> list[tuple[str, list[JsonObject]]]:
-    """The parts of each turn: neighbours of one role are one."""
+    """Return the parts of each turn: adjacent contents of one role are one turn."""
     turns: list[tuple[str, list[JsonObject]]] = []
     for content in contents:
         role = "model" if content["role"] == "model" else "user"
@@ -181,7 +181,7 @@ def turns_of(contents: Iterable[JsonObject]) -> list[tuple[str, list[JsonObject]
 
 
 def _without_cuts(parts: Sequence[JsonObject]) -> list[JsonObject]:
-    """Neighbouring texts as one, unless they are signed; empty ones left out; calls whole."""
+    """Return parts with adjacent unsigned texts joined, without empty texts, with whole calls."""
     whole: list[JsonObject] = []
     calls = iter(whole_calls(parts))
     for given in parts:
@@ -197,7 +197,7 @@ def _without_cuts(parts: Sequence[JsonObject]) -> list[JsonObject]:
 
 
 class _CallNumbers:
-    """Calls and responses under a number in place of their ids: each client has its own."""
+    """Numbers calls and responses in place of their ids, which differ between clients."""
 
     def __init__(self) -> None:
         self._open: deque[tuple[int, str, str | None]] = deque()
@@ -236,7 +236,7 @@ class _CallNumbers:
 
 
 def plain_value(value: Any) -> Any:
-    """A result as a tool message holds it: objects and lists are values, the rest is text."""
+    """Return a result as in a tool message: objects and lists as values, the rest as text."""
     if isinstance(value, str):
         if _MEDIA_FILLER.fullmatch(value):
             return ""
@@ -250,7 +250,7 @@ def plain_value(value: Any) -> Any:
 
 
 def echoes_in(exchange: Exchange) -> dict[int, Exchange]:
-    """The contents that repeat an earlier reply of the same recording, and where that came from."""
+    """Return the contents that repeat an earlier reply of the same recording, with that reply."""
     if not exchange.is_answered:
         return {}
     replies = [
@@ -279,7 +279,7 @@ def _spell_reply(exchange: Exchange) -> Any:
 
 
 def _gist_of(parts: Sequence[JsonObject]) -> tuple[str, list[Any]]:
-    """What a reply says, whatever a client left out of it: visible text and calls."""
+    """Return what every client keeps of a reply: visible text and calls."""
     text = "".join(part["text"] for part in parts if "text" in part and not part.get("thought"))
     calls = [part["functionCall"] for part in whole_calls(parts)]
     return text.strip(), [(call["name"], call["args"]) for call in calls]

@@ -1,7 +1,7 @@
-"""What the raw JSON of a recorded reply says, read by nothing of the package.
+"""What a recorded reply contains, read from its raw JSON without the code of the package.
 
-`Recorded` is what a user has to see; `echo_of` is what has to go back in the next request; `joined`
-and `split` send the same answer the other way, as one body or as a stream.
+`Recorded` is what a user must see, and `echo_of` what must be sent back in the next request.
+`joined` and `split` turn a stream into one body, and a body into a stream.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OUTSIDE_METADATA = {"candidates", "usageMetadata", "content", "index", "modelVe
 
 @dataclass(frozen=True)
 class Call:
-    """A function call as recorded; `id` is `None` where the API gave none, or gave it twice."""
+    """A function call as recorded; `id` is `None` if the API gave none, or the same one twice."""
 
     name: str
     args: JsonObject
@@ -30,7 +30,7 @@ class Call:
 
 
 class Recorded:
-    """What the bodies of one answer say, for one of its candidates."""
+    """The content of a reply: one of its candidates."""
 
     def __init__(self, exchange: Exchange, index: int = 0) -> None:
         self.bodies = [body for body in exchange.replies if isinstance(body, dict)]
@@ -47,7 +47,7 @@ class Recorded:
         self.runs_remote_tools = bool(remote_tools_of(exchange))
 
     def last(self, key: str) -> Any:
-        """The last value of a field of the candidate or, failing that, of the body."""
+        """Return the last value of a field of the candidate or, if it has none, of the body."""
         for source in (*reversed(self.candidates), *reversed(self.bodies)):
             if source.get(key) is not None:
                 return source[key]
@@ -80,7 +80,7 @@ class Recorded:
 
     @property
     def server_parts(self) -> list[JsonObject]:
-        """Parts that LangChain has no block for: what the API did on its side."""
+        """Return the parts of server-side tools, for which LangChain has no block."""
         keys = {"toolCall", "toolResponse", "functionResponse"}
         keys |= {"functionCall"} if self.runs_remote_tools else set()
         return [part for part in self.parts if set(part) & keys]
@@ -92,7 +92,7 @@ class Recorded:
 
     @property
     def usage(self) -> dict[str, Any] | None:
-        """Input with what server tools read, output with thoughts; the last value of each count."""
+        """Return the last value of each count; input includes server tools, output thoughts."""
         counts: dict[str, Any] = {}
         for body in self.bodies:
             counts |= body.get("usageMetadata") or {}
@@ -111,7 +111,7 @@ class Recorded:
 
     @property
     def metadata(self) -> JsonObject:
-        """Every field around the parts, whatever it is, by its last value that says something."""
+        """Return every field beside the parts, with its last value that is not empty."""
         fields: JsonObject = {}
         for source in (*self.bodies, *self.candidates):
             fields |= {key: value for key, value in source.items() if value not in (None, {}, [])}
@@ -121,7 +121,7 @@ class Recorded:
 
     @property
     def citations(self) -> JsonObject:
-        """Under the API's word for them, those of all events: each tells those of its own text."""
+        """Return the citations of all events: each event has those of its own text."""
         return _all_citations(self.candidates)
 
     @property
@@ -139,7 +139,7 @@ def _all_citations(candidates: Iterable[JsonObject]) -> JsonObject:
 
 
 def whole_calls(parts: Iterable[JsonObject]) -> list[JsonObject]:
-    """The parts with a call; arguments that came in pieces are put together."""
+    """Return the parts with a call, with the pieces of their arguments joined."""
     calls: list[JsonObject] = []
     for part in parts:
         if "functionCall" not in part:
@@ -174,13 +174,13 @@ def put_piece(args: Any, piece: JsonObject) -> None:
 
 
 def remote_tools_of(exchange: Exchange) -> list[JsonObject]:
-    """The MCP servers that the API called by itself: calls to them are none of the user's."""
+    """Return the MCP servers that the API calls itself; the user does not run these calls."""
     tools = (exchange.request or {}).get("tools") or []
     return [tool for tool in tools if "mcpServers" in tool]
 
 
 def joined(replies: Sequence[JsonObject]) -> JsonObject:
-    """The events of a stream as the one body that would have been sent instead."""
+    """Return the events of a stream as one body."""
     body: JsonObject = {}
     candidate: JsonObject = {}
     candidates: list[JsonObject] = []
@@ -200,7 +200,7 @@ def joined(replies: Sequence[JsonObject]) -> JsonObject:
 
 
 def split(reply: JsonObject) -> list[JsonObject]:
-    """A body as a stream with one event a part, the rest on the last one; all have its id."""
+    """Return a body as a stream: one event per part, all with its id, the rest on the last one."""
     if not reply.get("candidates"):
         return [reply]
     candidate = reply["candidates"][0]
@@ -216,10 +216,10 @@ def split(reply: JsonObject) -> list[JsonObject]:
 
 
 def echo_of(recorded: Recorded) -> list[JsonObject]:
-    """The parts as they have to go back.
+    """Return the parts as they must be sent back.
 
-    Texts without a signature that stand together may be one, as the pieces of a stream are;
-    nothing else may be joined. An empty text says nothing, unless it is signed.
+    Adjacent texts without a signature may be joined, as the pieces of a stream are; nothing else
+    may be. An empty text may be left out, unless it is signed.
     """
     echoed: list[JsonObject] = []
     calls = iter(whole_calls(recorded.parts))
@@ -236,7 +236,7 @@ def echo_of(recorded: Recorded) -> list[JsonObject]:
 
 
 def without_ids(parts: Iterable[Any]) -> list[JsonObject]:
-    """Parts without the ids of their calls: those are compared where calls are."""
+    """Return parts without the ids of their calls, which are compared separately."""
     return [
         {
             **part,

@@ -38,7 +38,7 @@ class Exchange:
     recording_id: str
     number: int
     tier: Literal["recorded", "fixture", "notebook"]
-    """`recorded` has both sides; of the others only the response is certain."""
+    """`recorded` has request and response; of the others only the response is certain."""
     backend: Literal["gemini", "vertex"]
     model: str
     is_stream: bool
@@ -52,7 +52,7 @@ class Exchange:
 
     @property
     def id(self) -> str:
-        """Short enough for a test's name, and enough to find the exchange."""
+        """A short name that identifies the exchange."""
         return f"{self.recording_id}:{self.number}"
 
     @property
@@ -62,7 +62,7 @@ class Exchange:
 
     @property
     def is_answered(self) -> bool:
-        """The API took the request, and the recording shows both sides."""
+        """Whether the API accepted the request, and the recording has request and response."""
         return self.status == 200 and self.tier == "recorded" and self.request is not None
 
 
@@ -78,7 +78,7 @@ class Recording:
 
 @cache
 def recordings() -> tuple[Recording, ...]:
-    """Every recording in the folder; none when the variable is not set."""
+    """Return every recording in the folder; none if the variable is not set."""
     folder = os.environ.get(VARIABLE)
     if not folder:
         return ()
@@ -86,7 +86,7 @@ def recordings() -> tuple[Recording, ...]:
 
 
 def exchanges() -> Iterator[Exchange]:
-    """Every exchange of every recording."""
+    """Yield every exchange of every recording."""
     for recording in recordings():
         yield from recording.exchanges
 
@@ -105,7 +105,7 @@ def each_exchange(
 
 
 def require_recordings() -> tuple[Recording, ...]:
-    """Every recording; skips the running test when there is none."""
+    """Return every recording; skip the running test if there is none."""
     if not recordings():
         pytest.skip(NOT_SET)
     return recordings()

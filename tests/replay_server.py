@@ -1,7 +1,7 @@
-"""A loopback server that answers with a recorded reply, byte for byte the way the API writes it.
+"""A local server that answers with a recorded reply, byte for byte as the API writes it.
 
-Unlike the emulator it checks nothing: whatever is asked, the reply that was last put in is the
-answer. A whole reply is indented JSON, a stream is one `data:` line an event with CRLF.
+Unlike the emulator, it checks nothing: it answers every request with the reply that was set last. A
+whole reply is indented JSON; a stream has one `data:` line per event, with CRLF.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ReplayServer:
-    """Answers every request with what `answer` was last given."""
+    """Answers every request with the argument of the last call of `answer`."""
 
     def __init__(self) -> None:
         self._status = 500
@@ -40,14 +40,14 @@ class ReplayServer:
         return f"http://127.0.0.1:{self._http.server_port}"
 
     def answer(self, replies: Sequence[Any], status: int = 200) -> None:
-        """From now on, answer with these: one whole reply, or the events of a stream.
+        """Answer with these from now on: one whole reply, or the events of a stream.
 
-        An error is sent as the JSON it is, whichever way is asked; it may be a list.
+        An error is sent as JSON to unary and streamed requests alike; it may be a list.
         """
         self._replies, self._status = replies, status
 
     def encode(self, *, is_stream: bool) -> tuple[int, str, bytes]:
-        """Status, content type and body of the answer."""
+        """Return status, content type and body of the answer."""
         if self._status == 200 and is_stream:
             events = (json.dumps(reply, ensure_ascii=False) for reply in self._replies)
             body = "".join(f"data: {event}\r\n\r\n" for event in events)
@@ -88,7 +88,7 @@ class Replay:
         return model.model_copy(update=fields) if fields else model
 
     def put(self, exchange: Exchange) -> None:
-        """Answer with this exchange from now on."""
+        """Answer with the response of this exchange from now on."""
         self.server.answer(exchange.replies, exchange.status)
 
     def message(self, exchange: Exchange) -> AIMessage:
@@ -106,14 +106,14 @@ class Replay:
         return model.invoke("hi", **options)
 
     async def aask(self, exchange: Exchange) -> AIMessage:
-        """`ask` for async callers."""
+        """Ask as `ask` does, asynchronously."""
         model, options = self.model(exchange), _options(exchange)
         if exchange.is_stream:
             return add_up([chunk async for chunk in model.astream("hi", **options)])
         return await model.ainvoke("hi", **options)
 
     def ask_for_events(self, exchange: Exchange) -> AIMessage:
-        """What a reader of LangChain's newest stream of events ends up with."""
+        """Return the message that LangChain's newest stream of events ends with."""
         events = self.model(exchange).stream_events("hi", version="v3", **_options(exchange))
         return events.output
 
@@ -133,7 +133,7 @@ def _options(exchange: Exchange) -> dict[str, Any]:
 
 
 def add_up(chunks: Sequence[BaseMessage]) -> AIMessage:
-    """Chunks added up, as every reader of a stream adds them."""
+    """Return the sum of chunks, as every reader of a stream adds them."""
     assert all(isinstance(chunk, AIMessageChunk) for chunk in chunks)
     first, *others = (chunk for chunk in chunks if isinstance(chunk, AIMessageChunk))
     message = message_chunk_to_message(first + others if others else first)

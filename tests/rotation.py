@@ -22,7 +22,7 @@ LIBRARIES = [name for name in ("httpx2", "httpx") if importlib.util.find_spec(na
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 Value = tuple[str, Any]
-"""An id and what it stands for."""
+"""An id and its value."""
 
 
 def rotated(**axes: Iterable[Any] | Mapping[str, Any]) -> Callable[[Test], Test]:

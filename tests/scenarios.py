@@ -1,4 +1,4 @@
-"""What the cassettes of this repository hold: one scenario, one function, one file.
+"""The scenarios of the cassettes in this repository: one function and one file for each.
 
 `make record` records them: with a key against the API, without one against the emulator. A new
 scenario is one more function with `@scenario()`, and `make record` once.
@@ -37,11 +37,11 @@ Way = str
 
 @dataclass
 class Actor:
-    """The player of a scenario: its models, and how they are invoked."""
+    """Runs a scenario: makes its models, and invokes them."""
 
     way: Way = "sync"
     settings: dict[str, Any] = field(default_factory=dict)
-    """What every model gets, besides what the scenario says."""
+    """The arguments of every model, in addition to those of the scenario."""
     vertex_settings: dict[str, Any] = field(default_factory=dict)
     made: list[ChatGemini] = field(default_factory=list)
 
@@ -65,7 +65,7 @@ class Actor:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A run that returns whatever a caller would see of it."""
+    """A run, and what its caller sees."""
 
     name: str
     play: Callable[[Actor], Awaitable[Any]]
@@ -83,7 +83,7 @@ SCENARIOS: dict[str, Scenario] = {}
 def scenario(
     script: Callable[[Emulator], None] | None = None,
 ) -> Callable[[Callable[[Actor], Awaitable[Any]]], Callable[[Actor], Awaitable[Any]]]:
-    """Put a function into the table under its name."""
+    """Add a function to the scenarios, under its name."""
 
     def add(play: Callable[[Actor], Awaitable[Any]]) -> Callable[[Actor], Awaitable[Any]]:
         SCENARIOS[play.__name__] = Scenario(play.__name__, play, script)
@@ -278,7 +278,7 @@ async def prompted_structured_output(actor: Actor) -> Any:
 
 @scenario()
 async def mcp_loop(actor: Actor) -> Any:
-    """MCP tools are async only, so the loop over them is run in one way."""
+    """A loop over MCP tools; it is always async, because they are."""
     from langchain_mcp_adapters.tools import load_mcp_tools
     from mcp.server.fastmcp import FastMCP
     from mcp.shared.memory import create_connected_server_and_client_session
@@ -357,7 +357,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def seen(result: Any) -> Any:
-    """What a caller sees, without the ids that are new in each run."""
+    """Return the result of a run without the ids that are new in each run."""
     names: dict[str, str] = {}
     text = json.dumps(result, default=_plain, sort_keys=True, ensure_ascii=False)
     return json.loads(_UUID.sub(lambda id_: names.setdefault(id_[0], f"id-{len(names)}"), text))
@@ -368,7 +368,7 @@ def _plain(value: Any) -> Any:
 
 
 def record(found: Scenario, path: Path) -> Any:
-    """Record a scenario, against the API if there is a key and it can be; what was seen."""
+    """Record a scenario, against the API if possible, and return the result."""
     import asyncio
 
     has_key = any(map(os.environ.get, ("GOOGLE_API_KEY", "GEMINI_API_KEY")))

@@ -1,4 +1,4 @@
-"""`make soak`: thousands of calls with faults, hundreds at once, and what is left of them.
+"""`make soak`: thousands of calls with faults, hundreds at once, and what they leave open.
 
 A model is used as a long-running service would use it: in four ways, with tools, against a server
 that is overloaded, cuts connections and falls silent; streams are abandoned, tasks cancelled,
@@ -50,7 +50,7 @@ FAULTS: list[Fault | None] = [
 
 @dataclass(frozen=True)
 class Held:
-    """What the process holds."""
+    """What the process has open or in memory."""
 
     megabytes: float
     files: int
@@ -59,7 +59,7 @@ class Held:
 
     @classmethod
     def now(cls, tasks: int = 0) -> Held:
-        """Counted when everything that is on its way out has left."""
+        """Count once everything that is being closed has been closed."""
         for _ in range(20):
             gc.collect()
             time.sleep(0.05)
@@ -76,7 +76,7 @@ class Held:
 
 
 class Service:
-    """A model at work, and a server that is not always well."""
+    """A model in use, and a server that fails now and then."""
 
     def __init__(self, emulator: Emulator) -> None:
         self.emulator = emulator
@@ -90,7 +90,7 @@ class Service:
         return ChatGemini(**named | {"base_url": self.emulator.url, "max_retries": 2} | settings)
 
     async def work(self, calls: int) -> int:
-        """That many calls, one after the other; how many tasks are left."""
+        """Make some calls one after the other, and return the number of tasks that are left."""
         for number in range(calls):
             self.forget()
             if fault := self._dice.choice(FAULTS):
@@ -141,13 +141,13 @@ class Service:
             await self.bound.ainvoke(QUESTION)
 
     def forget(self) -> None:
-        """The emulator keeps all that it was asked and all that it said."""
+        """Delete the requests and replies that the emulator keeps."""
         self.emulator.requests.clear()
         self.emulator.forget_replies()
         self.emulator.memory = Memory()
 
     def many_threads(self, count: int) -> int:
-        """That many calls at once, a thread each; how many got the answer to their question."""
+        """Make calls at once, one per thread; return how many got the right answer."""
         questions = [f"Question {number}?" for number in range(count)]
         with ThreadPoolExecutor(count) as threads:
             answers = list(threads.map(lambda asked: self.chat.invoke(asked).text, questions))
@@ -155,7 +155,7 @@ class Service:
         return sum(asked in answer for asked, answer in zip(questions, answers, strict=True))
 
     async def many_tasks(self, count: int) -> int:
-        """That many calls of one event loop at once; how many got their own answer."""
+        """Make calls at once in one event loop; return how many got the right answer."""
         questions = [f"Question {number}?" for number in range(count)]
         answers = await asyncio.gather(*(self.chat.ainvoke(asked) for asked in questions))
         await self.chat.aclose()
@@ -171,9 +171,9 @@ def timed(name: str, run: Callable[[], Any]) -> Any:
 
 
 def main() -> int:
-    """Soak, print, and say whether anything grew."""
+    """Make all calls, print the counts, and report whether anything grew."""
     logging.disable(logging.WARNING)  # each retry is logged; here there are thousands
-    # Random numbers are 0, and so the pauses between retries: the calls of twenty minutes in a few.
+    # Random numbers are 0, and so are the pauses between retries, which would take minutes.
     random.setstate((3, (0,) * 624 + (624,), None))
     with Emulator() as emulator:
         service = Service(emulator)

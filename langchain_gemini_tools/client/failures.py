@@ -132,7 +132,7 @@ class MappingErrors:
         return ours
 
     def _is_quoted_in(self, error: BaseException) -> bool:
-        """Whether the text of the error, or of an error in its chain, contains a secret."""
+        """Return whether the text of the error, or of an error in its chain, contains a secret."""
         secrets = secrets_of(self._settings)
         texts = [(link, str(link)) for link in _chain(error)]
         return any(
@@ -220,7 +220,7 @@ def _map_transport_error(
 
 
 def _is_refused_connection(error: Exception) -> bool:
-    """Whether nothing listens at the address."""
+    """Return whether nothing listens at the address."""
     libraries = filter(None, map(sys.modules.get, LIBRARIES))
     return any(isinstance(error, library.ConnectError) for library in libraries)
 
@@ -263,7 +263,7 @@ def _advice_on_lasting_failure(error: BaseException) -> str | None:
 
 
 def _is_of(error: Exception, module: str, name: str) -> bool:
-    """Whether the error is an instance of a class whose module may not be loaded."""
+    """Return whether the error is an instance of a class whose module may not be loaded."""
     loaded = sys.modules.get(module)
     return loaded is not None and isinstance(error, getattr(loaded, name))
 

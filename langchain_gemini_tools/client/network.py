@@ -358,7 +358,7 @@ class _AsyncStream(_Guarded):
 
 
 def _is_readable(connection: Any) -> bool:
-    """Whether a socket has data, or was closed."""
+    """Return whether a socket has data, or was closed."""
     if connection is None or (number := connection.fileno()) < 0:
         return True
     if not hasattr(select, "poll"):  # Windows
@@ -369,7 +369,7 @@ def _is_readable(connection: Any) -> bool:
 
 
 def _has_decrypted(tls: Any) -> bool:
-    """Whether the TLS layer has data that has left the socket but was not read."""
+    """Return whether the TLS layer has data that has left the socket but was not read."""
     if not isinstance(tls, ssl.SSLObject):
         return False  # sync: a read returns all that was decrypted
     try:

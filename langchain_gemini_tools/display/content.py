@@ -24,6 +24,7 @@ from langchain_gemini_tools.facts.blocks import (
     THOUGHTS,
     blocks_of,
     is_derived_refusal,
+    thought_of,
 )
 from langchain_gemini_tools.facts.credentials import redact, secrets_in_use
 
@@ -220,9 +221,29 @@ def read_blocks(message: BaseMessage) -> list[TracedBlock]:
     """Return the blocks of a message in order, without its tool calls.
 
     LangChain's `content_blocks` reads the content of every provider. Unknown blocks come back as
-    `non_standard` and are shown with their type.
+    `non_standard` and are shown with their type. So do thoughts and tool calls of a message that
+    does not name its provider.
     """
-    return [read for block in _content_blocks(message) for read in _read_block(block)]
+    blocks = [block for block in _content_blocks(message) if not _is_listed_call(block, message)]
+    return [read for block in [*blocks, *_refusals(message)] for read in _read_block(block)]
+
+
+def _is_listed_call(block: Any, message: BaseMessage) -> bool:
+    """Return whether a block of an unknown provider is a call that `tool_calls` repeats."""
+    match block:
+        case {"type": "non_standard", "value": {"type": "tool_use", "id": call_id}}:
+            calls = [
+                *getattr(message, "tool_calls", []),
+                *getattr(message, "invalid_tool_calls", []),
+            ]
+            return any(call.get("id") == call_id for call in calls)
+    return False
+
+
+def _refusals(message: BaseMessage) -> list[Any]:
+    """Return the refusal of OpenAI's chat completions, which is not in the content."""
+    refusal = message.additional_kwargs.get(REFUSAL)
+    return [{"type": REFUSAL, REFUSAL: refusal}] if isinstance(refusal, str) else []
 
 
 def _content_blocks(message: BaseMessage) -> list[Any]:
@@ -252,7 +273,8 @@ def _read_block(block: Any) -> Iterator[TracedBlock]:
         case {"type": str(kind), "text": str(text)} if kind in TEXTS:
             yield from _text("text", text)
         case {"type": str(kind)} if kind in THOUGHTS:
-            yield from _text("thinking", str(block.get("reasoning") or block.get(kind) or ""))
+            thought = thought_of(block)
+            yield from [_read_unknown(block)] if thought is None else _text("thinking", thought)
         case {"type": str(kind)} if kind in CALLS or is_derived_refusal(block):
             return  # shown as calls, and as the finish reason
         case {"type": str(kind), "refusal": str(text)} if kind == REFUSAL:
@@ -263,9 +285,12 @@ def _read_block(block: Any) -> Iterator[TracedBlock]:
             name = str(rest.get("name") or "server tool")
             yield TracedBlock(name, _describe_server_args(rest.get("args")), is_server_tool=True)
         case {"type": "server_tool_result", **rest}:
-            status = "" if rest.get("status") == "success" else f"{rest.get('status')}: "
+            has_succeeded = rest.get("status") in (None, "success")
+            status = "" if has_succeeded else f"{rest['status']}: "
             yield _server_result(rest.get("output"), status)
-        case {"type": "non_standard", "value": {"type": str(kind)} as value} if kind == REFUSAL:
+        case {"type": "non_standard", "value": {"type": str(kind)} as value} if kind == REFUSAL or (
+            kind in THOUGHTS and thought_of(value)
+        ):
             yield from _read_block(value)
         case {"type": "non_standard", "value": value}:
             yield _read_unknown(value)
@@ -313,6 +338,8 @@ def _read_step(step: Mapping[str, Any]) -> TracedBlock:
 
 
 def _server_result(output: object, status: str = "") -> TracedBlock:
+    if output is None:
+        output = "(empty)"  # some vendors return only a status
     text = output if isinstance(output, str) else render_value(output)
     return TracedBlock("server result", status + text.strip("\n"), is_server_tool=True)
 

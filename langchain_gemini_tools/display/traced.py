@@ -26,9 +26,11 @@ from langchain_core.messages.ai import add_ai_message_chunks
 
 from langchain_gemini_tools.display.callbacks import RunClock, Span
 from langchain_gemini_tools.display.content import TracedBlock, read_blocks, read_sources
+from langchain_gemini_tools.facts.blocks import NOT_RELEASED, UNUSABLE
 
 if TYPE_CHECKING:
     from genai_prices.types import PriceCalculation
+    from langchain_core.messages import InvalidToolCall
 
 _ROLES = {"human": "you", "system": "system"}
 
@@ -46,6 +48,11 @@ _PROVIDERS = {
 
 The price depends on the provider: a local model, in Ollama, has none.
 """
+
+_ACCEPTED = (
+    "Pass messages, the result of an agent or a ToolLoop, the chunks of a stream of messages "
+    '(stream_mode="messages"), or the output of with_structured_output(..., include_raw=True).'
+)
 
 _STANDARD_TIERS = (None, "standard", "default", "auto")
 
@@ -186,9 +193,9 @@ def read_run(source: object, clock: RunClock, *, is_clock_of_run: bool) -> Trace
 
 
 def _find_messages(source: Any, run: TracedRun) -> list[BaseMessage]:
-    match source:
-        case BaseMessage():
-            return [source]
+    match _without_metadata(source):
+        case BaseMessage() as message:
+            return [message]
         case BaseException():
             run.failure = source
             result, partial = (
@@ -204,18 +211,33 @@ def _find_messages(source: Any, run: TracedRun) -> list[BaseMessage]:
         case {"messages": messages}:
             if "structured_response" in source:
                 run.structured, run.has_structured = source["structured_response"], True
-            return convert_to_messages(messages if isinstance(messages, list) else [messages])
+            return _to_messages(messages if isinstance(messages, list) else [messages])
         case list() | tuple():
-            return convert_to_messages([_without_metadata(item) for item in source])
+            return _to_messages(source)
     messages = getattr(source, "messages", None)
     if not isinstance(messages, list | tuple):
-        raise TypeError(
-            f"trace() found no messages in a {type(source).__name__}. Pass messages, the result of "
-            "an agent or a ToolLoop, or the chunks of a stream."
-        )
+        raise TypeError(f"trace() found no messages in this {type(source).__name__}. {_ACCEPTED}")
     run.stop_reason = str(getattr(source, "stop_reason", "") or "")
     run.records = list(getattr(source, "calls", None) or [])
-    return convert_to_messages(list(messages))
+    return _to_messages(messages)
+
+
+def _to_messages(items: Sequence[object]) -> list[BaseMessage]:
+    """Return the messages, which may be in any form that LangChain accepts.
+
+    Raises:
+        TypeError: An item is not a message.
+    """
+    messages: list[BaseMessage] = []
+    for position, item in enumerate(items):
+        try:
+            messages += convert_to_messages([_without_metadata(item)])
+        except (ValueError, NotImplementedError) as error:
+            raise TypeError(
+                f"trace() found no message in item {position}, which is a {type(item).__name__}. "
+                f"{_ACCEPTED}"
+            ) from error
+    return messages
 
 
 def _without_metadata(item: object) -> Any:
@@ -252,7 +274,7 @@ def _read_turn(message: AIMessage, number: int) -> TracedTurn:
     ] + [
         TracedToolCall(
             str(call.get("name") or "unnamed"),
-            call.get("args"),
+            _written_arguments(call),
             call.get("id"),
             invalid=str(call.get("error") or "the arguments are not a JSON object"),
         )
@@ -268,6 +290,17 @@ def _read_turn(message: AIMessage, number: int) -> TracedTurn:
         service_tier=metadata.get("service_tier"),
     )
     return TracedTurn(number, message, blocks, sources, calls, cost)
+
+
+def _written_arguments(call: InvalidToolCall) -> object:
+    """Return the arguments of an invalid call as the model wrote them, without our marks."""
+    args = call.get("args")
+    if not isinstance(args, str):
+        return args
+    written = args.removeprefix(NOT_RELEASED).removeprefix(UNUSABLE)
+    opening = f"{call.get('name')}("
+    is_whole = written.startswith(opening) and written.endswith(")")
+    return written[len(opening) : -1] if is_whole else written
 
 
 def _read_result(message: ToolMessage) -> TracedToolResult:

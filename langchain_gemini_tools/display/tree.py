@@ -272,7 +272,7 @@ def render_page(root: Node, *, unfold: bool) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         '<meta name="referrer" content="no-referrer">'
-        f"<title>Run of {escape(root.label)}</title>"
+        f"<title>Trace: {escape(root.label)}</title>"
         "<style>body{margin:1.5rem auto;max-width:66rem;padding:0 1rem}</style>"
         f"</head><body>{render_fragment(root, unfold=unfold)}</body></html>\n"
     )

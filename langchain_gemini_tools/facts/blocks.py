@@ -1,4 +1,4 @@
-"""Types of content blocks in all dialects, and accessors for any block.
+"""Types of content blocks in all dialects, accessors for any block, and marks of invalid calls.
 
 The types are tuples rather than sets because a block's `type` may be anything, even a list, which
 cannot be looked up in a set.
@@ -39,6 +39,13 @@ _CACHE_MARKERS = {"cachePoint", "cache_point"}
 GEMINI_PART = "gemini_part"
 """A part of a response that LangChain has no block for, unchanged in the block's `part`."""
 
+NOT_RELEASED = "not executed]: "
+"""Prefix of the arguments of a call that must not be executed. LangChain parses the arguments of
+invalid calls again when it merges chunks; an unmatched bracket keeps them invalid."""
+UNUSABLE = "unusable call]: "
+"""Prefix of the text of an invalid prompted call. LangChain repairs anything that could become JSON
+into a valid call, in quadratic time; an unmatched bracket stops that at once."""
+
 
 def blocks_of(content: Content) -> list[str | Block]:
     """Return the content of a message as a list; a string is its only block."""
@@ -57,6 +64,25 @@ def type_of(block: str | Mapping[str, Any]) -> str:
     """Return the type of a block; an empty string if it has none, or if that is not a string."""
     kind = "text" if isinstance(block, str) else block.get("type")
     return kind if isinstance(kind, str) else ""
+
+
+def thought_of(block: Mapping[str, Any]) -> str | None:
+    """Return the text of a thought (`THOUGHTS`) of LangChain and of other vendors.
+
+    It is empty if the text was removed or encrypted or is an image. None: the form is unknown.
+    """
+    match block:
+        case (
+            {"thinking": str(text)}
+            | {"reasoning": str(text)}
+            | {"reasoning_content": {"text": str(text)}}
+        ):
+            return text
+        case {"thinking": list(texts)} | {"summary": list(texts)}:
+            return "\n".join(str(item.get("text", "")) for item in texts if isinstance(item, dict))
+        case {"type": "thinking", "thinking": value} if value is not None:
+            return None
+    return ""
 
 
 def is_derived_refusal(block: Mapping[str, Any]) -> bool:

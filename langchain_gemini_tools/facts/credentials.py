@@ -164,7 +164,7 @@ def kinds_in(text: str) -> list[str]:
 
 
 def is_credential(value: str) -> bool:
-    """Whether the whole value matches one of the patterns."""
+    """Return whether the whole value matches one of the patterns."""
     return any(_compiled(pattern).fullmatch(value) for pattern in PATTERNS)
 
 

@@ -128,7 +128,7 @@ def parse_error_body(text: str, reason: str = "") -> Any:
 
 
 def contains_error(value: Any) -> bool:
-    """Whether a JSON value that came with status 200 is an error nevertheless.
+    """Return whether a JSON value that came with status 200 is an error nevertheless.
 
     An interaction that says why it failed is a response, not an error.
     """

@@ -72,7 +72,7 @@ def encode_json(value: object, *, is_large: bool = False) -> bytes:
 
 
 def _may_contain_nan(value: Any) -> bool:
-    """Whether a `null` may stand for NaN or an infinity, which orjson encodes without an error."""
+    """Return whether a `null` may be NaN or an infinity, which orjson encodes without an error."""
     try:
         return _NOT_FINITE.search(marshal.dumps(value, 2)) is not None
     except ValueError:
@@ -169,7 +169,8 @@ def _key(key: object) -> str:
     clean = _clean(key)
     if isinstance(clean, (dict, list)):
         raise InvalidInputError(
-            f"A message contains an object with a {type(key).__name__} as a key: {key!r:.80}"
+            f"A message contains an object with a key of type {type(key).__name__}: {key!r:.80}. "
+            "Use strings as keys."
         )
     return clean if isinstance(clean, str) else json.dumps(clean)
 

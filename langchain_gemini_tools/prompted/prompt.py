@@ -47,7 +47,7 @@ from langchain_gemini_tools.wire.history import (
     Turn,
     repair,
 )
-from langchain_gemini_tools.wire.replay import NOT_RELEASED, UNKNOWN_TOOL
+from langchain_gemini_tools.wire.replay import UNKNOWN_TOOL
 from langchain_gemini_tools.wire.tools.choice import ToolChoice
 from langchain_gemini_tools.wire.tools.tool import CHARACTERS_PER_TOKEN
 
@@ -103,9 +103,6 @@ _NOT_IN_A_WORD = re.compile(r"\W+")
 REASONS = "invalid_tool_call_reasons"
 """Key in `additional_kwargs`: tool call id -> why the call cannot be executed. An invalid call's
 `error` says the same, but is lost when chunks are merged."""
-UNUSABLE = "unusable call]: "
-"""Prefix of the text of an invalid call. LangChain repairs anything that could become JSON into a
-valid call, in quadratic time; an unmatched bracket stops that at once."""
 
 _DEFAULT_REASON = "This is not a valid call. It was not executed."
 
@@ -494,7 +491,8 @@ def invalid_call_reason(message: AIMessage, call: InvalidToolCall) -> str:
 def _render_invalid_call(call: InvalidToolCall) -> str:
     """Render an invalid call as the model wrote it, if that is known."""
     text = call.get("args") or ""
-    if text.startswith(UNUSABLE):
-        return f"{MARKER} {text.removeprefix(UNUSABLE).removeprefix(MARKER).strip()}"
-    args = text.removeprefix(NOT_RELEASED)
+    if text.startswith(block_types.UNUSABLE):
+        text = text.removeprefix(block_types.UNUSABLE).removeprefix(MARKER)
+        return f"{MARKER} {text.strip()}"
+    args = text.removeprefix(block_types.NOT_RELEASED)
     return f"{MARKER} {protocol_name(call.get('name') or UNKNOWN_TOOL)}({args})"

@@ -30,12 +30,11 @@ from langchain_gemini_tools.errors import (
     MalformedToolCallError,
     ResponseError,
 )
-from langchain_gemini_tools.facts.blocks import blocks_of, type_of
+from langchain_gemini_tools.facts.blocks import NOT_RELEASED, UNUSABLE, blocks_of, type_of
 from langchain_gemini_tools.facts.json_values import with_stored_ints
 from langchain_gemini_tools.prompted.parser import ToolCallParser
 from langchain_gemini_tools.prompted.prompt import (
     REASONS,
-    UNUSABLE,
     PromptedTools,
     protocol_name,
     render_instructions,
@@ -52,12 +51,7 @@ from langchain_gemini_tools.prompted.words import MARKER
 from langchain_gemini_tools.wire.blocks import render_split
 from langchain_gemini_tools.wire.history import read_history
 from langchain_gemini_tools.wire.pieces import invalidate_call_chunks, invalidate_calls
-from langchain_gemini_tools.wire.replay import (
-    FUNCTION_CALL,
-    NOT_RELEASED,
-    UNKNOWN_TOOL,
-    dump_function_call,
-)
+from langchain_gemini_tools.wire.replay import FUNCTION_CALL, UNKNOWN_TOOL, dump_function_call
 from langchain_gemini_tools.wire.request import RenderedRequest, render_request
 from langchain_gemini_tools.wire.response import StreamParser, find_unreleasable_calls
 
@@ -295,8 +289,10 @@ def _log_response(last: AIMessage, calls: Sequence[CheckedToolCall]) -> None:
     if raw_text := last.response_metadata.get(RAW_TEXT):
         logger.debug("Response text:\n%s", raw_text)
     for call in calls:
-        verdict = f"invalid: {call.reason}" if call.reason else "valid"
-        logger.debug("Tool call %s(%s), %s", call.name, call.args, verdict)
+        if call.reason:
+            logger.debug("Tool call %s, invalid: %s", call.args.removeprefix(UNUSABLE), call.reason)
+        else:
+            logger.debug("Tool call %s(%s), valid", call.name, call.args)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def _update(values: dict[str, str | None]) -> None:
 
 
 def environment_for(url: str) -> dict[str, str | None]:
-    """The variables that make clients use a server at this address; None removes one."""
+    """Return the variables that make clients use a server at this address; None removes one."""
     exceptions = {
         name: ",".join(filter(None, [os.environ.get(name), "127.0.0.1"]))
         for name in _PROXY_EXCEPTIONS
@@ -368,7 +368,7 @@ class FakeGemini(Emulator):
         return whole(refusal.code, refusal.body)
 
     def _unanswerable(self, why: str) -> Refusal:
-        """A refusal that no client repeats; the end of the block raises an error, too."""
+        """Return a refusal that no client repeats; the end of the block raises an error, too."""
         self._unanswered.append(why)
         return Refusal(why, 400, status="FAILED_PRECONDITION")
 
@@ -382,7 +382,7 @@ def _show(reply: Reply | LongAnswer) -> str:
 
 
 def _replayed_responses() -> int:
-    """How many responses cassettes have replayed in this process."""
+    """Return how many responses cassettes have replayed in this process."""
     tape = sys.modules.get("langchain_gemini_tools.testing.tape")
     return tape.Tape.replayed if tape is not None else 0
 

@@ -154,7 +154,7 @@ def allow_loopback() -> Iterator[None]:
 
 
 def _local_socket(blocked: type[socket.socket]) -> type[socket.socket]:
-    """A class of sockets that reach this machine; other addresses are blocked as before."""
+    """Return a class of sockets that reach this machine; other addresses are blocked as before."""
 
     class LocalSocket(_Socket):
         def connect(self, address: Any) -> None:
@@ -170,7 +170,7 @@ def _local_socket(blocked: type[socket.socket]) -> type[socket.socket]:
             return super().sendto(*args)
 
         def _allows(self, address: Any) -> bool:
-            """Whether an address is local; else raise what the plugin raises for a new socket."""
+            """Return whether an address is local; if not, raise as the plugin does for a socket."""
             is_unix = self.family == getattr(socket, "AF_UNIX", None)
             is_local = is_unix or (isinstance(address, tuple) and address[0] in _HOSTS)
             if not is_local and blocked is not _Socket:

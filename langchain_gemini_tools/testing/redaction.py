@@ -116,7 +116,7 @@ class Redactor:
                     yield from self.leaks(item, f"{place}[{number}]")
 
     def interaction_leaks(self, found: JsonObject) -> Iterator[str]:
-        """The same for a request with its response, also where pieces of text add up to one."""
+        """Yield the leaks of a request and its response, also across the pieces of a text."""
         yield from self.leaks(found)
         for side in ("request", "response"):
             yield from self.leaks(joined_text(found[side].get("body")), f"{side}.joined text")
@@ -199,7 +199,7 @@ _MAX_WORD = 15
 
 
 def is_gemini(uri: str) -> bool:
-    """Whether an address is one of Gemini's, on whichever host."""
+    """Return whether an address is one of Gemini's, on whichever host."""
     return bool(GEMINI_PATH.search(urlsplit(uri).path))
 
 
@@ -210,25 +210,25 @@ def credentials_in_address(uri: str) -> list[str]:
 
 
 def has_credential_name(name: str) -> bool:
-    """Whether a query parameter of this name may be a credential."""
+    """Return whether a query parameter of this name may be a credential."""
     return name.lower() in SECRET_PARAMETERS | AMBIGUOUS_PARAMETERS
 
 
 def _may_be_credential(name: str, value: str, uri: str) -> bool:
-    """Whether a query parameter must be kept out of files."""
+    """Return whether a query parameter must be kept out of files."""
     if len(value) < MIN_LENGTH or _ALREADY_REDACTED.fullmatch(value):
         return False
     return has_credential_name(name) and (_is_credential(name, uri) or not _is_words(value))
 
 
 def _is_credential(name: str, uri: str) -> bool:
-    """Whether a query parameter of this name can only be a credential."""
+    """Return whether a query parameter of this name can only be a credential."""
     is_google = is_gemini(uri) or bool(_GOOGLE.fullmatch(urlsplit(uri).hostname or ""))
     return name.lower() in SECRET_PARAMETERS or (is_google and name.lower() in AMBIGUOUS_PARAMETERS)
 
 
 def _is_words(value: str) -> bool:
-    """Whether a value is words, such as `san-francisco`. Keys have digits or mixed case."""
+    """Return whether a value is words, such as `san-francisco`. Keys have digits or mixed case."""
     found = [word for word in re.split(r"[\W_]+", value) if word]
     return bool(found) and all(
         word.isalpha()

@@ -98,7 +98,7 @@ class Tape(Cassette):  # type: ignore[misc]  # vcrpy has no types
         self._lock = threading.RLock()
 
     def can_play_response_for(self, request: Any) -> bool:
-        """Whether a request is recorded.
+        """Return whether a request is recorded.
 
         Raises:
             StaleCassetteError: It is not, and this cassette only replays.

@@ -154,7 +154,8 @@ def _bind(model: ChatModel, tools: list[LoopTool], choice: str | None) -> ChatMo
         return model.model_copy(update={"runnable": first, "fallbacks": others})
     if not hasattr(model, "bind_tools"):
         raise InvalidOptionError(
-            f"A {type(model).__name__} has no `bind_tools`. Pass the chat model itself."
+            f"An object of type {type(model).__name__} has no `bind_tools`. Pass the chat model "
+            "itself."
         )
     options = {} if choice is None else {"tool_choice": choice}
     return cast("ChatModel", model.bind_tools(tools, **options))

@@ -137,8 +137,9 @@ def _as_tool(given: object) -> BaseTool:
         )
     if isinstance(given, Runnable) or not (callable(given) and hasattr(given, "__name__")):
         raise InvalidToolError(
-            f"A {type(given).__name__} is not a tool. Pass a function or a LangChain tool; convert "
-            "a runnable with `.as_tool()`. For another callable, write a function that calls it."
+            f"An object of type {type(given).__name__} is not a tool. Pass a function or a "
+            "LangChain tool; convert a runnable with `.as_tool()`. For another callable, write a "
+            "function that calls it."
         )
     is_async = inspect.iscoroutinefunction(given)
     try:
@@ -253,8 +254,9 @@ def render_result(
             )
         case _:
             raise InvalidToolError(
-                f"Tool {call['name']!r}: `invoke` returned a {type(output).__name__} instead of a "
-                "ToolMessage. If the tool overrides `invoke`, override `_run` instead."
+                f"Tool {call['name']!r}: `invoke` returned an object of type "
+                f"{type(output).__name__} instead of a ToolMessage. If the tool overrides "
+                "`invoke`, override `_run` instead."
             )
     # A tool that builds its own message may have used the id of another call.
     message = message.model_copy(update={"tool_call_id": call["id"], "name": call["name"]})

@@ -177,31 +177,14 @@ def _render_server_tool(block: Block) -> gemini.Part:
 
 
 def _render_thinking(block: Block, *, is_ours: bool) -> gemini.Part | None:
-    """Render a thought of LangChain, Anthropic, Mistral, Amazon or OpenAI."""
-    match block:
-        case (
-            {"thinking": str(text)}
-            | {"reasoning": str(text)}
-            | {"reasoning_content": {"text": str(text)}}
-        ):
-            pass
-        case {"thinking": list(texts)} | {"summary": list(texts)}:
-            text = _joined_texts(texts)
-        case {"type": "reasoning" | "reasoning_content" | "redacted_thinking"}:
-            text = ""  # stored or encrypted by another vendor
-        case {"type": "thinking"} if block.get("thinking") is None:
-            text = ""  # it was removed, or is an image
-        case _:
-            return _render_foreign(block)
+    text = block_types.thought_of(block)
+    if text is None:
+        return _render_foreign(block)
     signed = _signature_of(block) if is_ours else None
     if not text and not signed:
         return None
     part: gemini.Part = {"text": text, "thought": True}
     return {**part, "thoughtSignature": signed} if signed else part
-
-
-def _joined_texts(items: list[object]) -> str:
-    return "\n".join(str(item.get("text", "")) for item in items if isinstance(item, dict))
 
 
 def _render_code(code: object, values: Block) -> gemini.Part:
@@ -453,12 +436,12 @@ def render_response(call: gemini.FunctionCall, response: gemini.JsonObject) -> g
 
 
 def _may_be_dumped_blocks(text: str) -> bool:
-    """Whether it is worth decoding a text to find out; it may be long."""
+    """Return whether it is worth decoding a text to find out; it may be long."""
     return text.startswith("[{") and '"lc_' in text
 
 
 def _are_dumped_blocks(value: Any) -> TypeGuard[list[str | Block]]:
-    """Whether these are content blocks made by LangChain, which classic agents dump as JSON."""
+    """Return whether these are content blocks of LangChain, which classic agents dump as JSON."""
     if not isinstance(value, list) or not value:
         return False
     return all(
@@ -474,5 +457,5 @@ def _as_text(value: Any) -> str:
 
 
 def _is_inline_result(part: gemini.Part) -> bool:
-    """Whether a file may be inside a response, where parts have no options such as a resolution."""
+    """Return whether a file may be inside a response: parts there have no resolution."""
     return part.keys() == {"inlineData"} and part["inlineData"]["mimeType"] in _INLINE_RESULT_TYPES

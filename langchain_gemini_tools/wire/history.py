@@ -42,7 +42,7 @@ from langchain_core.messages import (
 )
 
 from langchain_gemini_tools.errors import InvalidHistoryError
-from langchain_gemini_tools.wire.replay import NOT_RELEASED
+from langchain_gemini_tools.facts.blocks import NOT_RELEASED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -55,7 +55,7 @@ class FetchLimits:
     """How many redirects are followed for each file; each address is checked."""
     allow_http: bool = False
     """Allow `http://`, which can be read and changed in transit."""
-    allow_hosts: tuple[str, ...] = ()
+    allow_hosts: Sequence[str] = ()
     """Hosts that are allowed even if they are private, on every port and without a check."""
 
     def __post_init__(self) -> None:

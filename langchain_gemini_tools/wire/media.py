@@ -300,6 +300,8 @@ def _source_of(block: Block) -> Block:
             return {"url": url}
         case {"type": "input_audio", "input_audio": {"data": data, "format": str(ending)}}:
             return {"base64": data, "mime_type": _TYPES_BY_SUFFIX.get(ending, f"audio/{ending}")}
+        case {"type": "input_audio", "input_audio": {"data": data}}:
+            return {"base64": data}
         case {"type": "file", "file": {"file_data": str(data), **rest}}:
             return {"base64": data, "name": rest.get("filename")}
         case {"type": "input_file", "file_data": str(data), **rest} if data:

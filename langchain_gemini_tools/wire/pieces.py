@@ -15,12 +15,8 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import invalid_tool_call, tool_call, tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk
 
-from langchain_gemini_tools.wire.replay import (
-    CALL_SIGNATURES,
-    FUNCTION_CALL,
-    NOT_RELEASED,
-    dump_function_call,
-)
+from langchain_gemini_tools.facts.blocks import NOT_RELEASED
+from langchain_gemini_tools.wire.replay import CALL_SIGNATURES, FUNCTION_CALL, dump_function_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -51,9 +51,6 @@ VERTEXAI = "vertexai"
 SKIP_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 """Documented bypass for calls that never had a signature (another vendor's, or hand-made)."""
 
-NOT_RELEASED = "not executed]: "
-"""Prefix of the arguments of a call that must not be executed. LangChain parses the arguments of
-invalid calls again when it merges chunks; an unmatched bracket keeps them invalid."""
 UNKNOWN_TOOL = "unknown_tool"
 """The name of an invalid call whose own name could not be parsed."""
 OWN_ID = "lc_part_"
@@ -358,5 +355,5 @@ def _named(part: gemini.Part, entry: gemini.JsonObject) -> gemini.Part:
 
 
 def _is_text(value: object) -> TypeGuard[str]:
-    """Whether an entry of the log is intact: stores may change the messages they keep."""
+    """Return whether an entry of the log is intact: stores may change the messages they keep."""
     return isinstance(value, str) and value != ""

@@ -23,6 +23,7 @@ from langchain_gemini_tools.errors import (
     ResponseError,
     UnreadableResponseError,
 )
+from langchain_gemini_tools.facts.blocks import NOT_RELEASED
 from langchain_gemini_tools.facts.finish_reasons import CONTINUATION
 from langchain_gemini_tools.wire.metadata import (
     Metadata,
@@ -46,7 +47,6 @@ from langchain_gemini_tools.wire.pieces import (
     text_of,
 )
 from langchain_gemini_tools.wire.replay import (
-    NOT_RELEASED,
     RAW_STEPS,
     UNKNOWN_TOOL,
     VERTEXAI,
@@ -117,7 +117,7 @@ class ResponseContext:
     """The usage of a failed first attempt, which is added to that of the response."""
 
     def returns(self, finish_reason: str | None) -> bool:
-        """Whether a response is returned although its calls must not be executed."""
+        """Return whether a response is returned although its calls must not be executed."""
         return self.returns_failures or (self.returns_hops and finish_reason == CONTINUATION)
 
     @property

@@ -1,7 +1,7 @@
-"""What this checkout costs next to another commit: `make bench-against COMMIT=dcebdb7`.
+"""Compares the CPU cost with another commit: `make bench-against COMMIT=dcebdb7`.
 
-Both do the scenarios of this checkout, in turn, in two processes of the same environment. The
-report has the ratio of the least CPU times, which other programs on the machine disturb least, and
+Both run the scenarios of this checkout alternately, in two processes of the same environment. The
+report has the ratio of the lowest CPU times, which other programs on the machine disturb least, and
 the median of the ratios inside a round.
 """
 

@@ -1,8 +1,8 @@
-"""Whether what was sent means the same: no time is believed before that is known.
+"""Checks that all subjects do the same work, because only then can their times be compared.
 
-Ours, the floor and the limit have to send what `workload.request_body` says; ours and the limit
-byte for byte. The peer and the SDK spell it in their own way, and the peer leaves out the ids of
-calls: of theirs, the meaning is compared.
+Ours, the floor and the limit must send the body of `workload.request_body`, ours and the limit byte
+for byte. The peer and the SDK spell the body differently, and the peer leaves out the ids of calls,
+so only the meaning of their bodies is compared.
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ _SCHEMAS = ("parametersJsonSchema", "parameters_json_schema", "parameters")
 
 
 class DifferentWorkError(Exception):
-    """A subject did not do the same as the others, so its time says nothing."""
+    """A subject did not do the same as the others, so their times cannot be compared."""
 
 
 def check_sent(subject: str, scenario: Scenario, body: str) -> None:
-    """Compare the last body that a subject sent with what the scenario has to send.
+    """Compare the last body that a subject sent with the expected one.
 
     Raises:
-        DifferentWorkError: It is another one.
+        DifferentWorkError: They differ.
     """
     expected = workload.request_body(scenario.turns, scenario.tools)
     if subject in _BYTE_FOR_BYTE:
-        wanted = json.dumps(expected, ensure_ascii=False, separators=(",", ":"))
-        is_same = body == wanted
+        is_same = body == json.dumps(expected, ensure_ascii=False, separators=(",", ":"))
     else:
         is_same = meaning(json.loads(body)) == meaning(expected)
     if not is_same:
@@ -40,18 +39,18 @@ def check_sent(subject: str, scenario: Scenario, body: str) -> None:
 
 
 def check_seen(scenario: Scenario, seen: dict[str, Any]) -> None:
-    """Compare what the users of all subjects have in the end.
+    """Compare the results of all subjects.
 
     Raises:
-        DifferentWorkError: They do not have the same.
+        DifferentWorkError: They differ.
     """
     values = list(seen.values())
     if any(value != values[0] for value in values[1:]):
-        raise DifferentWorkError(f"Users see different things for {scenario.title!r}: {seen}")
+        raise DifferentWorkError(f"The results differ for {scenario.title!r}: {seen}")
 
 
 def meaning(body: dict[str, Any]) -> dict[str, Any]:
-    """What a body says, however it is spelled."""
+    """Return the meaning of a body, without differences in spelling."""
     return {
         "contents": [
             (content["role"], [*map(_part, content["parts"])]) for content in body["contents"]

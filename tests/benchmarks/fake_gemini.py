@@ -1,4 +1,4 @@
-"""How fast `FakeGemini` is: `python -m tests.benchmarks.fake_gemini`.
+"""Measures the speed of `FakeGemini`: `python -m tests.benchmarks.fake_gemini`.
 
 Starting and stopping, and small requests over one connection from another process.
 """
@@ -26,7 +26,7 @@ _HEAD = (
 
 
 def start_and_stop(times: int) -> float:
-    """The median of the milliseconds."""
+    """Return the median time in milliseconds."""
     taken = []
     for _ in range(times):
         begin = time.perf_counter()
@@ -37,7 +37,7 @@ def start_and_stop(times: int) -> float:
 
 
 def requests_per_second(times: int) -> tuple[float, float]:
-    """Requests per second of wall time, and the milliseconds of CPU time of each."""
+    """Return the requests per second of wall time, and the CPU milliseconds of each."""
     with FakeGemini(lambda _: "Sunny.") as gemini:
         address = urlsplit(gemini.url).netloc
         begin = time.process_time()
@@ -47,7 +47,7 @@ def requests_per_second(times: int) -> tuple[float, float]:
 
 
 def send(address: str, times: int) -> float:
-    """Send small requests one after the other; return how many a second."""
+    """Send small requests one after the other, and return their number per second."""
     host, _, port = address.partition(":")
     with socket.create_connection((host, int(port))) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,6 +1,6 @@
-"""Copies of a large image at the peak of a call, and growth over thousands of calls.
+"""Memory: copies of a large image at the peak of a call, and growth over thousands of calls.
 
-Each in a process of its own: `python -m tests.benchmarks.memory image|growth SUBJECT URL`.
+Each runs in a separate process: `python -m tests.benchmarks.memory image|growth SUBJECT URL`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CALLS = 5_000
 
 
 def copies_of_an_image(model: Any) -> dict[str, float]:
-    """The peak of a call, in copies of the image's base64; the user's own is one of them."""
+    """Return the peak of a call in copies of the image's base64, including the caller's own."""
     model.invoke(QUESTION)
     gc.collect()
     tracemalloc.start()
@@ -42,7 +42,7 @@ def copies_of_an_image(model: Any) -> dict[str, float]:
 
 
 def growth(model: Any) -> dict[str, Any]:
-    """Resident megabytes above those after the warm-up, after each thousand calls."""
+    """Return the growth of the resident memory since the warm-up, after each thousand calls."""
     marks: list[float] = []
     for number in range(_WARM_UP + _CALLS + 1):
         if number >= _WARM_UP and number % 1_000 == 0:

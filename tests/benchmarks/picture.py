@@ -1,4 +1,4 @@
-"""The loop's cost against its turns, as an SVG that needs no library."""
+"""Draws the cost of the loop by its number of turns, as an SVG, without a library."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LABEL_HEIGHT = 16
 
 
 def render_picture(growth: Mapping[str, Sequence[float]]) -> str:
-    """CPU seconds that a loop has used after each of its turns; both axes by powers of ten.
+    """Draw the CPU seconds of a loop after each of its turns; both axes are logarithmic.
 
     Args:
         growth: For each subject, CPU seconds after turn 1, 2, 3 and so on.

@@ -1,4 +1,4 @@
-"""Rounds -> medians and spread, the table, and whether the limits were reached."""
+"""Rounds -> medians and their spread, a table, and whether the limits are met."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _START_UP: dict[str, tuple[str, dict[str, float], dict[str, float]]] = {
     "first_byte": ("import to first byte sent", {"peer": 1.0}, {}),
 }
 _COPIES, _COPIES_AIM = 4.05, 3.05
-"""Four and three copies, and the small things beside them."""
+"""Four and three copies, with some room for everything else."""
 _GROWTH_MEGABYTES = 1.5
 _LINEAR = 6.0
 
 
 def summarise(measured: dict[str, Any]) -> dict[str, Any]:
-    """What was measured as rows with ratios, limits, and whether they hold."""
+    """Return rows with ratios, limits, and whether the limits are met."""
     rows = [
         _row(name, row.title, measured["scenarios"][name]["rounds"], row.must, row.aim)
         for name, row in SCENARIOS.items()
@@ -64,7 +64,7 @@ def _row(
 
 
 def _spread(values: Sequence[float]) -> dict[str, float]:
-    """The median, and the quarter of the values below and above it (all, where they are few)."""
+    """Return the median and the quartiles; of few values, the lowest and the highest."""
     low, high = min(values), max(values)
     if len(values) >= 4:
         low, _, high = statistics.quantiles(values, n=4)
@@ -115,14 +115,14 @@ def _fact(title: str, value: str, limit: str, holds: object) -> dict[str, Any]:
 
 
 def render_table(summary: Mapping[str, Any]) -> str:
-    """The rows in Markdown: CPU of ours, ours divided by each other, and what that had to be."""
+    """Return the rows in Markdown: our CPU time, its ratio to each other subject, the limits."""
     lines = [
         "| scenario | ours, ms CPU | ÷ peer | ÷ sdk | ÷ floor | ÷ limit | must | aim |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in summary["rows"]:
-        ratios = [_told(row["ours_divided_by"].get(other)) for other in _OTHERS]
-        cells = [row["title"], _told(row["cpu_ms"]["ours"]), *ratios]
+        ratios = [_render_spread(row["ours_divided_by"].get(other)) for other in _OTHERS]
+        cells = [row["title"], _render_spread(row["cpu_ms"]["ours"]), *ratios]
         cells += [_limits(row["must"]), _limits(row["aim"])]
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "| | | limit | |", "|---|---|---|---|"]
@@ -132,7 +132,7 @@ def render_table(summary: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _told(spread: Mapping[str, float] | None) -> str:
+def _render_spread(spread: Mapping[str, float] | None) -> str:
     if spread is None:
         return ""
     return f"{spread['median']:.3g} ({spread['low']:.3g} to {spread['high']:.3g})"

@@ -1,7 +1,7 @@
 """The whole measurement: `make bench`, or `python -m tests.benchmarks.run --help`.
 
-Rounds are interleaved: in each one every subject does the same scenario, in turn, so that a busy
-moment of the machine affects all of them. The report has the median of the ratios inside a round.
+In each round, all subjects run the same scenario one after the other, so that a busy moment of the
+machine affects all of them. The report has the median of the ratios inside a round.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RESULTS = Path(__file__).parent / "results"
 
 
 class Stub:
-    """The server of canned replies, as long as the `with` block lasts."""
+    """The server of canned replies; it runs until the end of the `with` block."""
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
@@ -49,14 +49,14 @@ class Stub:
         self._process.communicate()
 
     def take(self) -> dict[str, Any]:
-        """What arrived since the last time."""
+        """Return what the server has received since the last call."""
         with urllib.request.urlopen(f"{self.url}/__take") as response:
             taken: dict[str, Any] = json.load(response)
         return taken
 
 
 class Worker:
-    """A subject at work in its own process."""
+    """A subject that runs in its own process."""
 
     def __init__(
         self, name: str, python: str, stub: Stub, environment: dict[str, str] | None = None
@@ -79,7 +79,7 @@ class Worker:
         self._process.communicate()
 
     def rehearse(self, scenario_name: str) -> dict[str, Any] | None:
-        """Do it once, untimed, and remember what was sent; None where there is no such thing."""
+        """Run a scenario once, untimed, and remember what was sent; None if it is not possible."""
         result = self._ask(scenario_name, 0.0)
         taken = self._stub.take()
         scenario = SCENARIOS[scenario_name]
@@ -89,7 +89,11 @@ class Worker:
         return result
 
     def measure(self, scenario_name: str, seconds: float) -> dict[str, Any]:
-        """CPU for one time; not believed if anything else was sent than before."""
+        """Return the CPU time of one run.
+
+        Raises:
+            DifferentWorkError: The subject sent something else than in the rehearsal.
+        """
         result = self._ask(scenario_name, seconds)
         if result is None or set(self._stub.take()["checksums"]) != self._checksums[scenario_name]:
             raise DifferentWorkError(f"{self.name} sent something new in {scenario_name!r}.")
@@ -106,7 +110,7 @@ class Worker:
 
 
 def _run_scenario(name: str, workers: list[Worker], args: argparse.Namespace) -> dict[str, Any]:
-    """Every round's CPU seconds by subject, and for the loop how they grew."""
+    """Return the CPU seconds of every round by subject, and for the loop those of every turn."""
     scenario: Scenario = SCENARIOS[name]
     seen = {worker.name: result["seen"] for worker in workers if (result := worker.rehearse(name))}
     is_loop = name == "loop"

@@ -1,4 +1,4 @@
-"""What is measured, and what the numbers have to reach: ratios of CPU time within one round."""
+"""The scenarios, and their limits: ratios of CPU time within one round."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Scenario:
     aim: Mapping[str, float] = field(default_factory=dict)
     tools: int = 0
     turns: int = 0
-    """With `tools`, what has to be sent; see `workload.request_body`."""
+    """With `tools`, the size of the request; see `workload.request_body`."""
     sends: bool = True
     is_heavy: bool = False
-    """Takes so long that fewer rounds have to do."""
+    """Whether it takes so long that fewer rounds are run."""
 
 
 def _call(

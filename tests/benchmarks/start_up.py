@@ -43,12 +43,12 @@ SUBJECTS = tuple(_IMPORTS)
 
 
 def _environment() -> dict[str, str]:
-    """Bytecode is written and used again, as where packages are installed."""
+    """Let Python write and reuse bytecode, as for installed packages."""
     return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
 def measure(subject: str, python: str, url: str) -> dict[str, Any]:
-    """CPU seconds of the import, and from there until the first byte is sent."""
+    """Return the CPU seconds of the import, and of the rest until the first byte is sent."""
     values = {"model": TEXT_MODEL, "key": API_KEY, "url": url, "question": QUESTION}
     script = _SCRIPT.format(imports=_IMPORTS[subject], call=_CALLS[subject].format(**values))
     command = [python, "-c", script]

@@ -1,7 +1,7 @@
-"""A server of canned replies: as little as HTTP allows, so that it does not set the pace.
+"""A server of canned replies. It does as little as possible, so that it is not the bottleneck.
 
-The model's name in the path says which reply is wanted (see `workload.replies`). Bodies are kept by
-their checksum; `/__take` tells what arrived since the last time, and the last body itself.
+The model's name in the path selects the reply (see `workload.replies`). `/__take` returns the
+checksums of the bodies that arrived since its last call, and the last body.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STREAM = (
 
 
 class _Arrived:
-    """What arrived since it was last asked for."""
+    """What arrived since the last call of `take`."""
 
     def __init__(self) -> None:
         self.checksums: list[int] = []
@@ -101,7 +101,7 @@ async def _serve() -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: _Connection(arrived, canned), "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
-    await loop.run_in_executor(None, sys.stdin.read)  # whoever started it holds the other end
+    await loop.run_in_executor(None, sys.stdin.read)  # until the parent process closes the pipe
     server.close()
 
 

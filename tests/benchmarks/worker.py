@@ -1,6 +1,6 @@
-"""One subject in its own process: does a scenario again and again and counts the CPU it takes.
+"""Runs scenarios of one subject repeatedly, in its own process, and measures their CPU time.
 
-Reads one JSON object a line: `{"scenario": …, "seconds": …}`; answers each with another one.
+Reads one JSON object per line, `{"scenario": …, "seconds": …}`, and writes one for each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST = 2_000
 
 
 def measure(work: Work, seconds: float) -> dict[str, Any]:
-    """CPU seconds for one time, of as many times as fit; all threads of the process count."""
+    """Return the mean CPU seconds, of all threads, over as many runs as fit into the time."""
     gc.collect()
     total, times, result = 0.0, 0, None
     while times == 0 or (total < seconds and times < _MOST):

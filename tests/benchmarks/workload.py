@@ -1,7 +1,7 @@
-"""The same work for everyone: what is asked, what is answered, and what has to be sent for it.
+"""The work that all subjects do: questions, replies, and the requests that must be sent.
 
-Only plain data here: each subject makes of it what it takes. `request_body` is what Gemini has to
-receive, written down without any library; ours and the limit have to send it byte for byte.
+It is plain data, which each subject converts to its own types. `request_body` is what Gemini must
+receive, written without any library; ours and the limit must send it byte for byte.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ def call_args(number: int) -> Json:
 
 
 def call_name(number: int) -> str:
-    """Two tools by turns."""
+    """The calls use two tools alternately."""
     return f"lookup_{number % 2}"
 
 
 def call_id(number: int) -> str:
-    """An id such as the API gives."""
+    """An id in the form of the API."""
     return f"call_{number:06d}"
 
 
 def result_text(number: int) -> str:
-    """What a tool returned: JSON by one, text by the other."""
+    """The result of a call: JSON from one tool, text from the other."""
     if number % 2:
         return (
             f"City {number}: four degrees, rain until noon, then clouds. Wind from the west. " * 3
@@ -63,7 +63,7 @@ def result_text(number: int) -> str:
 
 
 def result_value(number: int) -> Any:
-    """The same as a functionResponse holds it."""
+    """The same result as the value in a functionResponse."""
     return result_text(number) if number % 2 else json.loads(result_text(number))
 
 
@@ -73,7 +73,7 @@ def tool_name(number: int) -> str:
 
 
 def tool_description(number: int) -> str:
-    """What a tool says about itself."""
+    """The description of a tool."""
     return f"Look up the weather of a city in source {number}, day by day."
 
 
@@ -96,11 +96,11 @@ PARAMETERS: Json = {
     },
     "required": ["city"],
 }
-"""The schema of every tool, as it has to be sent."""
+"""The schema of every tool, as it must be sent."""
 
 
 def declaration(number: int) -> Json:
-    """A tool as the wire declares it."""
+    """The function declaration of a tool."""
     return {
         "name": tool_name(number),
         "description": tool_description(number),
@@ -128,7 +128,7 @@ def result_content(number: int) -> Json:
 
 
 def request_body(turns: int = 0, tools: int = 0) -> Json:
-    """What has to be sent after a number of tool turns, with a number of tools."""
+    """The request that must be sent after a number of tool turns, with a number of tools."""
     contents: list[Json] = [{"role": "user", "parts": [{"text": QUESTION}]}]
     for number in range(turns):
         contents += [model_content(number), result_content(number)]
@@ -137,7 +137,7 @@ def request_body(turns: int = 0, tools: int = 0) -> Json:
 
 
 def replies() -> dict[str, list[bytes]]:
-    """The server's replies by the model that is asked: in turn, or the events of a stream."""
+    """The server's replies by model name: one after the other, or the events of a stream."""
     text = [_reply([{"text": ANSWER}])]
     loop = [_reply(model_content(number)["parts"]) for number in range(LOOP_TURNS)]
     streamed = [_reply([{"text": f"{_PIECE}{number} "}], None) for number in range(STREAM_CHUNKS)]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def play(
     request: pytest.FixtureRequest, emulator: Emulator, make_model: MakeModel
 ) -> Iterator[Play]:
-    """A scripted conversation with each generation of models, said to its end, nothing refused."""
+    """A scripted conversation for each generation of models; no request may be refused."""
     yield Play(emulator, make_model, request.param)
     assert emulator.refusals == []
     assert emulator.pending_replies == 0

@@ -1,4 +1,4 @@
-"""Other people's loops, made from a model and tools: what runs tools besides `create_agent`."""
+"""Other agent loops than `create_agent`, made from a model and tools."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ PROMPT = ChatPromptTemplate([("human", "{input}"), ("placeholder", "{agent_scrat
 
 
 def classic_executor(chat: ChatGemini, tools: list[BaseTool]) -> AgentExecutor:
-    """It takes `{"input": text}`, and knows no failed results."""
+    """Return an executor; it accepts `{"input": text}` and does not mark failed results."""
     return AgentExecutor(agent=create_tool_calling_agent(chat, tools, PROMPT), tools=tools)
 
 
 def tool_node_graph(chat: ChatGemini, tools: list[BaseTool]) -> Any:
-    """The smallest graph with a `ToolNode`."""
+    """Return the smallest graph with a `ToolNode`."""
     read: Any = RunnableLambda(lambda state: state["messages"])
     write: Any = RunnableLambda(lambda message: {"messages": [message]})
     graph: Any = StateGraph(MessagesState)

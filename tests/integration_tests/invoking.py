@@ -1,4 +1,4 @@
-"""One question, sent in each of the four ways, and what the caller had seen when it failed."""
+"""Sends a question in each of the four ways, and keeps what the caller saw before a failure."""
 
 from __future__ import annotations
 

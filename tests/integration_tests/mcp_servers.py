@@ -1,4 +1,4 @@
-"""The official MCP servers as real processes: how each is started, and when it cannot be."""
+"""The official MCP servers as real processes: how each is started, or why it cannot be."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SESSION_SECONDS = 60
 
 @dataclass(frozen=True)
 class Server:
-    """One server: how it is called, and tools that it surely has."""
+    """One server: its command, and some of its tools."""
 
     package: str
     arguments: tuple[str, ...]
@@ -37,7 +37,7 @@ class Server:
         return not self.package.startswith("@")
 
     def command(self) -> list[str]:
-        """What starts it, without asking any registry; skips the running test where it cannot."""
+        """Return the command that starts it; skip the test if that would need a registry."""
         if self.needs and not shutil.which(self.needs):
             pytest.skip(f"{self.package} needs {self.needs}")
         if self.is_python:
@@ -52,7 +52,7 @@ class Server:
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[ClientSession]:
-        """A live session with the server, which ends with it; never longer than a minute."""
+        """Open a session with the server for at most a minute; the server ends with it."""
         command, *arguments = await asyncio.to_thread(self.command)
         started = StdioServerParameters(command=command, args=arguments)
         async with (
@@ -73,7 +73,7 @@ class Missing:
 
 @cache
 def _npm_program(package: str) -> str | Missing:
-    """The program of a package of npm; asks the registry only for what is not in the cache.
+    """Return the program of an npm package; the registry is asked only for what is not cached.
 
     Node runs the program itself: npx takes seconds each time.
     """

@@ -1,4 +1,4 @@
-"""MCP servers of our own as real processes, and their tools as LangChain's adapters give them."""
+"""Our own MCP servers as real processes, and their tools from LangChain's adapters."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ atexit.register(_SHARED.close)
 
 @cache
 def shared(program: Path) -> str:
-    """The address of a server that runs until this process ends."""
+    """Return the address of a server that runs until this process ends."""
     return _SHARED.enter_context(serving(program))
 
 
 @contextmanager
 def serving(program: Path) -> Iterator[str]:
-    """The address of a server over streamable HTTP; it ends with the block."""
+    """Yield the address of a server over streamable HTTP, which ends with the block."""
     with subprocess.Popen(
         [sys.executable, str(program), "--http"], stdout=subprocess.PIPE, text=True
     ) as process:

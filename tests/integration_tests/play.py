@@ -1,4 +1,4 @@
-"""A scripted conversation, and how it looks on the wire: what tests of executors compare with."""
+"""A scripted conversation and its requests, which tests of executors compare."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WEATHER: JsonObject = {
 
 
 def graph_by_hand(chat: Any, tools: Sequence[Any], **options: Any) -> Any:
-    """A LangGraph graph of model and tools in turn; sync and async."""
+    """Return a LangGraph graph that alternates between model and tools, sync or async."""
     from langchain_core.runnables import RunnableLambda
     from langgraph.graph import START, MessagesState, StateGraph
     from langgraph.prebuilt import ToolNode, tools_condition
@@ -60,7 +60,7 @@ def graph_by_hand(chat: Any, tools: Sequence[Any], **options: Any) -> Any:
 
 @dataclass
 class Play:
-    """One conversation with one model: script its replies, then read what it was sent."""
+    """One conversation with one model: script its replies, then read the requests."""
 
     emulator: Emulator
     make_model: MakeModel
@@ -94,14 +94,14 @@ class Play:
         self.emulator.reply(parts=[_signed({"text": words}, self.signature(self._step))])
 
     def signature(self, step: int) -> str | None:
-        """What the model signs a step with, counted from 1; 2.5 leaves it out."""
+        """Return the signature of a step, counted from 1; Gemini 2.5 has none."""
         if not self.is_gemini_3:
             return None
         # Both special signs of base64 are in it.
         return base64.b64encode(b"\xfb\xff\xbf" + f"step {step}".encode()).decode()
 
     def ids(self, messages: Iterable[Any]) -> list[str]:
-        """The ids of all calls in some messages: the API's, or ours where it gave none."""
+        """Return the ids of all calls in some messages: the API's, or ours if it gave none."""
         ids = [
             str(call["id"])
             for message in messages
@@ -116,12 +116,12 @@ class Play:
 
     @property
     def sent(self) -> list[Any]:
-        """Every body that was sent."""
+        """Return every body that was sent."""
         return [request.body for request in self.emulator.requests]
 
 
 def request(*contents: JsonObject, tools: Iterable[JsonObject] = (WEATHER,), **more: Any) -> Any:
-    """A whole body: contents, declarations, and whatever else is in it."""
+    """Return a whole body: contents, declarations and all other fields."""
     declared = {"tools": [{"functionDeclarations": [*tools]}]} if tools else {}
     return {"contents": [*contents], **declared, **more}
 

@@ -1,4 +1,4 @@
-"""A server that is written byte by byte, for what no HTTP server sends, and a certificate."""
+"""A server that sends any bytes, also those that no HTTP server sends, and a certificate."""
 
 from __future__ import annotations
 

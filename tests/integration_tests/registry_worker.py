@@ -1,6 +1,6 @@
-"""A registry of tools in a process of its own: it lists specifications, and calls by name.
+"""A registry of tools in a separate process: it lists specifications, and runs tools by name.
 
-One JSON object a line over stdio, or `POST` with `--http`; it knows nothing of LangChain.
+It uses one JSON object per line over stdio, or `POST` with `--http`; it knows nothing of LangChain.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A cassette in the current folder, and a model as a program has it."""
+"""A cassette in the current folder, and a model as in a program."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def gemini(**fields: Any) -> ChatGemini:
 
 
 def interactions() -> list[Any]:
-    """What the file holds."""
+    """Return the interactions in the file."""
     found: list[Any] = yaml.safe_load(FILE.read_text())["interactions"]
     return found
 
 
 def edit_file(old: str, new: str) -> None:
-    """Change the file as a person would."""
+    """Edit the file as a person would."""
     FILE.write_text(FILE.read_text().replace(old, new))

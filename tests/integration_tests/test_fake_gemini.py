@@ -261,7 +261,7 @@ def test_a_function_has_to_be_one_that_can_be_called_and_is_not_async() -> None:
         ({"calls": [("get_weather",)]}, "is not a call"),
         ({"calls": [("get_weather", "Oslo")]}, "is not a call"),
         ({"calls": [{"nme": "get_weather"}]}, "is not a call"),
-        ({"media": [b"data"]}, "is not a medium"),
+        ({"media": [b"data"]}, "media must be pairs"),
         ({"structured": {1, 2}}, "structured cannot be written as JSON"),
         ({"text": "abc", "chunks": 2.5}, "chunks must be"),
         ({"text": "abc", "chunks": "abc"}, "chunks must be"),

@@ -290,7 +290,7 @@ async def test_the_signature_of_an_address_is_not_logged(
 
 def test_plain_http_is_rejected_unless_it_is_allowed(make_model: MakeModel, files: Files) -> None:
     url = files.has("/cat", PNG, content_type="image/png")
-    limits = FetchLimits(allow_hosts=["127.0.0.1"])  # type: ignore[arg-type]
+    limits = FetchLimits(allow_hosts=["127.0.0.1"])
     with pytest.raises(MediaFetchError, match="scheme 'http' not allowed"):
         make_model(fetch_urls=limits).invoke([picture(url)])
     assert files.asked == []

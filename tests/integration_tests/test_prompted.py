@@ -676,7 +676,7 @@ def test_prompt_response_and_calls_are_logged_at_debug_level(
     assert logged[0] == f"Prompt, user:\n{prompt}\nWeather?"
     assert logged[1] == f"Response text:\nWell.\n{OSLO}\nTOOL_CALL: now({{}})"
     assert logged[2] == 'Tool call get_weather({"city": "Oslo"}), valid'
-    assert logged[3].startswith("Tool call now(unusable call]: now({})), invalid: There is no")
+    assert logged[3].startswith("Tool call now({}), invalid: There is no tool")
 
 
 def test_the_second_request_is_logged_at_debug_level(

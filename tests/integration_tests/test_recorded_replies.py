@@ -58,7 +58,7 @@ MAY_BE_EMPTY = {"STOP", "MAX_TOKENS"}
 
 @dataclass(frozen=True)
 class Failure:
-    """An exchange that has to raise, and what the error has to tell."""
+    """The error that an exchange must raise, with what it must say."""
 
     kind: type[errors.GeminiToolsError]
     described: tuple[str, ...]

@@ -286,7 +286,7 @@ class TestJsonSchemaByPrompt(TestByPrompt):
 
 
 class TestByPromptOnGemini(_Suite):
-    """Nothing is declared to Gemini 3 either, where the user wants it so."""
+    """With `tool_calling="prompted"`, no tool is declared to Gemini 3 either."""
 
     @property
     def chat_model_params(self) -> dict[str, Any]:

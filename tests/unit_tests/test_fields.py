@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import pytest
 from google.genai import types
@@ -75,6 +75,21 @@ def test_the_signature_shows_the_documented_names() -> None:
     documented = {"google_api_key": "api_key", "max_output_tokens": "max_tokens"}
     assert shown.keys() == {documented.get(name, name) for name in FIELDS}
     assert {parameter.kind for parameter in shown.values()} == {inspect.Parameter.KEYWORD_ONLY}
+
+
+def test_the_signature_shows_types_without_their_validation() -> None:
+    class Mine(ChatGemini):
+        share: Annotated[float, Field(gt=0)] = 1.0
+
+    for model, name, annotation in (
+        (ChatGemini, "temperature", float | None),
+        (ChatGemini, "model", str),
+        (Mine, "temperature", float | None),
+        (Mine, "share", float),
+    ):
+        assert inspect.signature(model).parameters[name].annotation == annotation
+    assert "Annotated" not in str(inspect.signature(ChatGemini))
+    assert inspect.signature(ChatGemini).parameters["temperature"].default is None
 
 
 def test_a_subclass_has_the_same_arguments() -> None:
@@ -293,6 +308,11 @@ def test_types_of_the_sdk_can_be_imported_from_the_package(name: str) -> None:
         ("model_armor_config", "Use extra_body={'modelArmorConfig': ...}."),
         ("temprature", "Did you mean 'temperature'?"),
         ("max_token", "Did you mean 'max_tokens'?"),
+        ("topK", "Did you mean 'top_k'?"),
+        ("systemInstruction", "Put a SystemMessage before the other messages."),
+        ("budget_tokens", "Use thinking_budget."),
+        ("proxies", "Use client_args={'proxy': ...} on the model."),
+        ("http_client", "Use client_args on the model: the arguments of its HTTP client."),
         ("flying_carpet", None),
     ],
 )

@@ -112,7 +112,7 @@ NO_SCHEMA = (
         ),
         (
             lambda: MODEL.bind_tools([connect]),
-            "connect has no JSON schema: Cannot generate a JsonSchema for "
+            "Parameter 'to' of connect has no JSON schema: Cannot generate a JsonSchema for "
             f"core_schema.IsInstanceSchema ({Plain}). Use types with a JSON form, or mark what the "
             "model should not see with InjectedToolArg.",
         ),
@@ -129,6 +129,27 @@ def test_a_mistake_is_explained_in_a_sentence_with_a_way_out(
     with pytest.raises(InvalidInputError) as error:
         act()
     assert str(error.value) == message
+
+
+LONG: Any = {f"field_{number}": "string" for number in range(1000)}
+
+
+@pytest.mark.parametrize(
+    ("act", "way_out"),
+    [
+        (lambda: MODEL.bind_tools([MODEL]), "is not a tool. Pass a function"),
+        (lambda: MODEL.bind_tools([{"name": "f", "parameters": {"type": LONG}}]), "'type' must be"),
+        (lambda: MODEL.with_structured_output(LONG, "json_schema"), "is not a schema: it has no"),
+        (lambda: MODEL.with_structured_output([LONG]), "is not a schema. Pass a dict"),
+        (lambda: MODEL.with_structured_output(MODEL), "is an instance of ChatGemini"),
+    ],
+)
+def test_the_explanation_does_not_quote_a_long_value_in_full(
+    act: Callable[[], object], way_out: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=re.escape(way_out)) as error:
+        act()
+    assert len(str(error.value)) < 500
 
 
 def test_structured_output_without_a_schema_is_explained() -> None:

@@ -44,13 +44,13 @@ class Answer:
 
 
 def count_tokens(value: Any) -> int:
-    """About four characters a token; an empty value costs nothing."""
+    """Return about four characters a token; an empty value costs nothing."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return math.ceil(len(text) / 4)
 
 
 def code_parts(code: str, output: str) -> list[JsonObject]:
-    """Code that runs on the server, and its output."""
+    """Return code that runs on the server, and its output."""
     return [
         {"executableCode": {"language": "PYTHON", "code": code}},
         {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": output}},
@@ -58,7 +58,7 @@ def code_parts(code: str, output: str) -> list[JsonObject]:
 
 
 def search_parts(queries: Sequence[str]) -> list[JsonObject]:
-    """A search on the server, as requests that circulate server tools show it."""
+    """Return a search on the server, as requests that circulate server tools show it."""
     search = {"toolType": "GOOGLE_SEARCH_WEB"}
     return [
         {"toolCall": search | {"args": {"queries": [*queries]}}},
@@ -69,7 +69,7 @@ def search_parts(queries: Sequence[str]) -> list[JsonObject]:
 def with_ids_and_signatures(
     answer: Answer, ask: Ask, memory: Memory, *, signed: bool | None
 ) -> Answer:
-    """The answer as the model's family sends it.
+    """Return the answer as the model's family sends it.
 
     Recorded: Gemini 3 signs each step and, on the Developer API, gives its calls ids. 2.5 signs
     calls when it thinks, and accepts a history without the signature; 2.0 does not sign.
@@ -87,7 +87,7 @@ def with_ids_and_signatures(
 
 
 def render_responses(answer: Answer, ask: Ask, memory: Memory) -> list[JsonObject]:
-    """The answer as one `GenerateContentResponse`, or as the events of a stream.
+    """Return the answer as one `GenerateContentResponse`, or as the events of a stream.
 
     Text is streamed in pieces, calls are whole, and every event has the usage so far. Recorded:
     Gemini 3 ends with an empty text, which has the finish reason and the signature of a text; 2.x
@@ -111,7 +111,7 @@ def render_responses(answer: Answer, ask: Ask, memory: Memory) -> list[JsonObjec
 
 
 def _groups(answer: Answer, ask: Ask) -> Iterator[list[JsonObject]]:
-    """The parts of each event."""
+    """Yield the parts of each event."""
     chunks = answer.chunks
     pieces = [piece for part in answer.parts for piece in part_pieces(part, ask, chunks)]
     if not pieces:
@@ -137,7 +137,7 @@ def _calls_together(pieces: list[JsonObject]) -> list[list[JsonObject]]:
 
 
 def part_pieces(part: JsonObject, ask: Ask, chunks: int | Sequence[str]) -> list[JsonObject]:
-    """One part as stream events have it: text in pieces, and on Vertex arguments."""
+    """Return one part as stream events have it: text in pieces, and on Vertex arguments."""
     if _is_spoken(part):
         plain = {key: value for key, value in part.items() if key != "thoughtSignature"}
         texts = [plain | {"text": piece} for piece in _pieces(part["text"], chunks)]
@@ -150,7 +150,7 @@ def part_pieces(part: JsonObject, ask: Ask, chunks: int | Sequence[str]) -> list
 
 
 def _audio_pieces(blob: JsonObject) -> list[JsonObject]:
-    """Three parts of whole samples: a stream of a speech model has several."""
+    """Return three parts of whole samples: a stream of a speech model has several."""
     samples = base64.b64decode(blob["data"])
     size = max(2, len(samples) // 3 // 2 * 2)
     return [
@@ -164,7 +164,7 @@ def _is_spoken(part: JsonObject) -> bool:
 
 
 def _pieces(text: str, chunks: int | Sequence[str]) -> list[str]:
-    """The pieces asked for; else three or more, some of them cut inside a word."""
+    """Return the pieces asked for; else three or more, some of them cut inside a word."""
     if not isinstance(chunks, int) and "".join(chunks) == text and chunks:
         return list(chunks)
     if isinstance(chunks, int):
@@ -179,7 +179,7 @@ def _streams_arguments(ask: Ask) -> bool:
 
 
 def _partial_calls(part: JsonObject) -> Iterator[JsonObject]:
-    """One call in pieces, as Vertex streams its arguments."""
+    """Yield one call in pieces, as Vertex streams its arguments."""
     call = part["functionCall"]
     head = {key: call[key] for key in ("id", "name") if key in call}
     signature = {key: part[key] for key in ("thoughtSignature",) if key in part}
@@ -226,7 +226,7 @@ def response_body(
     *,
     is_last: bool,
 ) -> JsonObject:
-    """The JSON of one response or event."""
+    """Return the JSON of one response or event."""
     candidate: JsonObject = {"content": {"parts": parts, "role": "model"} if parts else {}}
     if is_last and answer.finish_reason:
         candidate["finishReason"] = answer.finish_reason
@@ -243,7 +243,7 @@ def response_body(
 
 
 def usage_counts(answer: Answer, ask: Ask, cached: int, said: list[JsonObject]) -> JsonObject:
-    """The token counts of what was said so far."""
+    """Return the token counts of what was said so far."""
     given = answer.usage or {}
     counts = {
         "promptTokenCount": prompt_tokens(ask),
@@ -264,7 +264,7 @@ def usage_counts(answer: Answer, ask: Ask, cached: int, said: list[JsonObject]) 
 
 
 def _tier(ask: Ask) -> JsonObject:
-    """The tier that was used. Recorded: "standard". Documented: the one that was asked for."""
+    """Return the tier that was used (recorded: "standard"; documented: the requested one)."""
     if ask.backend == "gemini":
         tier = str(ask.body.get("serviceTier", "standard")).lower()
         return {"serviceTier": "standard" if tier == "unspecified" else tier}
@@ -274,7 +274,7 @@ def _tier(ask: Ask) -> JsonObject:
 
 
 def prompt_tokens(ask: Ask) -> int:
-    """The size of everything the model reads; media count as 258 each."""
+    """Return the size of everything the model reads; media count as 258 each."""
     keys = ("systemInstruction", "contents", "tools")
     media = 0
     size = count_tokens({key: ask.body[key] for key in keys if key in ask.body})
@@ -295,7 +295,7 @@ def _spoken(part: JsonObject) -> str:
 
 
 def _with_ids(parts: list[JsonObject], memory: Memory) -> list[JsonObject]:
-    """Calls get an id where they have none, and a server tool's response that of its call."""
+    """Return parts in which calls have ids, and responses of server tools those of their calls."""
     known: list[JsonObject] = []
     server_id = ""
     for part in parts:
@@ -309,7 +309,7 @@ def _with_ids(parts: list[JsonObject], memory: Memory) -> list[JsonObject]:
 
 
 def _signed_places(parts: list[JsonObject], ask: Ask) -> list[int]:
-    """The first call, or on Gemini 3 the last text; and there every part of a server tool."""
+    """Return the first call, or on Gemini 3 the last text and every part of a server tool."""
     unsigned = [n for n, part in enumerate(parts) if "thoughtSignature" not in part]
     places = [
         n for n in unsigned if parts[n].keys() & {"toolCall", "toolResponse", "executableCode"}
@@ -386,11 +386,11 @@ class Memory:
     _count: int = 0
 
     def new_id(self) -> str:
-        """An id shaped like Gemini's: eight letters and digits."""
+        """Return an id shaped like Gemini's: eight letters and digits."""
         return hashlib.sha256(self._next()).hexdigest()[:8]
 
     def new_signature(self) -> str:
-        """A signature shaped like Gemini's: standard base64, with both of its special signs."""
+        """Return a signature in Gemini's form: standard base64, with both of its special signs."""
         return base64.b64encode(_OWN_START + hashlib.sha384(self._next()).digest()).decode()
 
     def learn(self, parts: list[JsonObject], ask: Ask) -> None:
@@ -417,7 +417,7 @@ class Memory:
         self.tokens[decode(token)] = issued
 
     def issued_calls(self, call: JsonObject, ask: Ask) -> list[IssuedCall]:
-        """The sent calls that this can be: the one with its id, else those with equal content.
+        """Return the sent calls that this can be: the one with its id, or those with equal content.
 
         Calls of another backend or model line do not count.
         """
@@ -431,7 +431,7 @@ class Memory:
         return [known for known in candidates if known.line == line_of(ask)]
 
     def cached_tokens(self, ask: Ask) -> int:
-        """How much of this prompt an earlier one began with, and remember it.
+        """Return how much of this prompt an earlier one began with, and remember it.
 
         Gemini caches from 1,024 tokens on without being asked:
         https://ai.google.dev/gemini-api/docs/caching
@@ -463,23 +463,23 @@ _ASIDES = {"thought", "thoughtSignature", "partMetadata", "videoMetadata"}
 
 
 def line_of(ask: Ask) -> tuple[Backend, int]:
-    """The backend and model line that a signature belongs to."""
+    """Return the backend and model line that a signature belongs to."""
     return ask.backend, ask.model.generation[0]
 
 
 def fingerprint(ask: Ask) -> JsonObject:
-    """What must be the same when a request continues with a token."""
+    """Return what must be the same when a request continues with a token."""
     config = {key: value for key, value in ask.config.items() if key != "maxOutputTokens"}
     body = {key: value for key, value in ask.body.items() if key != "continuationToken"}
     return {**body, "generationConfig": config}
 
 
 def may_be_foreign(signature: bytes) -> bool:
-    """Whether another server may have issued this, such as the real API: it is not a broken one."""
+    """Return whether another server, such as the real API, may have issued this."""
     return len(signature) >= _SHORTEST and not signature.startswith(_OWN_START)
 
 
 def decode(signature: str) -> bytes:
-    """The bytes of a signature in either alphabet, with or without padding."""
+    """Return the bytes of a signature in either alphabet, with or without padding."""
     standard = signature.rstrip("=").replace("-", "+").replace("_", "/")
     return base64.b64decode(standard + "=" * (-len(standard) % 4))

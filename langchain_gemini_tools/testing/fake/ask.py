@@ -123,7 +123,7 @@ class Model:
 
 
 def find_model(name: str, version: str) -> Model | None:
-    """The model of this name, or None if the API does not have it."""
+    """Return the model of this name, or None if the API does not have it."""
     # Aliases exist only on v1beta: https://ai.google.dev/gemini-api/docs/api-versions
     if name.endswith("-latest") and version == "v1":
         return None
@@ -147,7 +147,7 @@ class Turn:
     """Each part with the number of its content, and its number in there."""
 
     def of_kind(self, kind: str) -> list[Any]:
-        """The data of all parts of one kind, in order."""
+        """Return the data of all parts of one kind, in order."""
         return [part[kind] for _, _, part in self.parts if kind in part]
 
     @property
@@ -202,7 +202,7 @@ class Ask:
         return [declaration for _, _, declaration in self.placed_declarations()]
 
     def placed_declarations(self) -> Iterator[tuple[int, int, JsonObject]]:
-        """Each declaration with the number of its tool, and its number in there."""
+        """Yield each declaration with the number of its tool, and its number in there."""
         for t, tool in enumerate(self.body.get("tools", [])):
             for d, declaration in enumerate(tool.get("functionDeclarations", [])):
                 yield t, d, declaration

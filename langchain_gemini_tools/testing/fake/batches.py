@@ -60,7 +60,7 @@ class FakeFile:
     is_output: bool = False
 
     def describe(self) -> JsonObject:
-        """The file's JSON, as recorded for uploads.
+        """Return the file's JSON, as recorded for uploads.
 
         The address is the real API's: requests refer to the file by it, or by the name.
         """
@@ -107,7 +107,7 @@ class FakeBatch:
         return sum("error" in each for each in self.results)
 
     def describe(self, *, is_listed: bool = False) -> JsonObject:
-        """What create, get and list return: a long-running operation (recorded)."""
+        """Return what create, get and list return: a long-running operation (recorded)."""
         counts = {
             "requestCount": len(self.items),
             "successfulRequestCount": len(self.results) - self.failed,
@@ -154,7 +154,7 @@ class VertexBatch(FakeBatch):
     """The folder with the results."""
 
     def describe(self, *, is_listed: bool = False) -> JsonObject:
-        """What create, get and list return."""
+        """Return what create, get and list return."""
         shown: JsonObject = {
             "name": self.name,
             **self.body,
@@ -445,7 +445,7 @@ class Batches:
         return page | ({"nextPageToken": str(start + size)} if start + size < len(files) else {})
 
     def _upload(self, request: Request, url: str) -> Outgoing:
-        """Two steps, as recorded: `start` returns an address, `upload, finalize` gets the bytes."""
+        """Serve an upload: `start` returns an address, `upload, finalize` gets the bytes."""
         command = request.headers.get("x-goog-upload-command", "")
         if command == "start":
             given = (request.body or {}).get("file") or {}
@@ -472,7 +472,7 @@ class Batches:
 
 
 def _read_lines(data: bytes) -> Iterable[tuple[JsonObject, JsonObject]]:
-    """The requests of an input file: `{"key": "a", "request": {...}}` (documented)."""
+    """Yield the requests of an input file: `{"key": "a", "request": {...}}` (documented)."""
     for number, line in enumerate(filter(bytes.strip, data.splitlines()), start=1):
         try:
             item = json.loads(line)

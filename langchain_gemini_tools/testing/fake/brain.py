@@ -41,7 +41,7 @@ _THOUGHT = "**Reading the question**\n\nI look at what you asked and pick what a
 
 
 def think(ask: Ask) -> Answer:
-    """The answer to a valid request."""
+    """Return the answer to a valid request."""
     if ask.mixes_responses and (3, 0) <= ask.model.generation < (3, 6):
         # Reported for gemini-3.5-flash (pydantic/pydantic-ai, issue 4210); inferred for the earlier
         # ones of Gemini 3, of which no recording has such a content. Recorded on 2.5: an answer.
@@ -76,7 +76,7 @@ def _spoken(text: str) -> JsonObject:
 
 
 def _calls(ask: Ask) -> list[JsonObject]:
-    """The calls to make now; none if the model answers with text."""
+    """Return the calls to make now; none if the model answers with text."""
     mode = ask.calling_config.get("mode", "AUTO")
     if mode == "NONE" or not ask.declarations:
         return []
@@ -97,7 +97,7 @@ def _calls(ask: Ask) -> list[JsonObject]:
 
 
 def _calls_of(tool: JsonObject, prompt: str) -> list[JsonObject]:
-    """One call, or one for each place if the tool has a parameter for places."""
+    """Return one call, or one for each place if the tool has a parameter for places."""
     schema = tool.get("parametersJsonSchema") or tool.get("parameters") or {}
     places: list[str | None] = [*places_in(prompt)] or [None]
     if not any(name.lower() in _PLACE_KEYS for name in schema.get("properties", {})):
@@ -107,7 +107,7 @@ def _calls_of(tool: JsonObject, prompt: str) -> list[JsonObject]:
 
 
 def _mentioned(tools: list[JsonObject], prompt: str) -> list[JsonObject]:
-    """The tools named in the prompt, else those whose subject is."""
+    """Return the tools named in the prompt, else those whose subject is."""
     named = [tool for tool in tools if _says(prompt, tool["name"])]
     return named or [tool for tool in tools if _is_about(tool["name"], prompt)]
 
@@ -132,13 +132,13 @@ def _says(prompt: str, word: str) -> bool:
 
 
 def _prompt(ask: Ask) -> str:
-    """The text of the last user turn that says something."""
+    """Return the text of the last user turn that says something."""
     ordinary = [turn for turn in ask.turns if not turn.is_model and turn.is_ordinary]
     return " ".join(ordinary[-1].of_kind("text")) if ordinary else ""
 
 
 def _responses(ask: Ask) -> list[JsonObject]:
-    """The function responses of the last turn."""
+    """Return the function responses of the last turn."""
     return ask.turns[-1].of_kind("functionResponse")
 
 
@@ -174,7 +174,7 @@ def _json_text(ask: Ask) -> str:
 
 
 def _cut(text: str, ask: Ask) -> tuple[str, str]:
-    """The text up to the first stop sequence, or to the last token allowed."""
+    """Return the text up to the first stop sequence, or to the last token allowed."""
     for stop in filter(None, ask.config.get("stopSequences", [])):
         text = text.partition(stop)[0]
     limit = ask.config.get("maxOutputTokens")
@@ -184,7 +184,7 @@ def _cut(text: str, ask: Ask) -> tuple[str, str]:
 
 
 def _with_limits(answer: Answer, ask: Ask) -> Answer:
-    """An answer whose calls are text, cut as text is cut."""
+    """Return an answer whose calls are text, cut as text is cut."""
     *others, last = answer.parts
     text, finish_reason = _cut(last.get("text", ""), ask)
     if answer.finish_reason != "STOP" or finish_reason == "STOP":
@@ -193,7 +193,7 @@ def _with_limits(answer: Answer, ask: Ask) -> Answer:
 
 
 def _server_parts(ask: Ask) -> tuple[list[JsonObject], int]:
-    """The parts of built-in tools, if the prompt asks for them."""
+    """Return the parts of built-in tools, if the prompt asks for them."""
     prompt = _prompt(ask)
     if "codeExecution" in ask.builtin_tools and re.search(r"\bcode\b|\d", prompt):
         return code_parts("print(6 * 7)", "42\n"), 12
@@ -230,14 +230,14 @@ _SAMPLES = {
 
 
 def places_in(prompt: str) -> list[str]:
-    """The places a prompt asks about: "in Oslo and Rome" names two, "San Francisco, CA" one."""
+    """Return the places in a prompt: "in Oslo and Rome" has two, "San Francisco, CA" is one."""
     if not (match := _PLACES.search(prompt)):
         return []
     return [place.strip(" .?!") for place in re.findall(_PLACE, match[1])]
 
 
 def quoted_in(prompt: str) -> list[str]:
-    """Every quoted word or phrase."""
+    """Return every quoted word or phrase."""
     return ["".join(groups) for groups in _QUOTED.findall(prompt)]
 
 
@@ -252,7 +252,7 @@ class Filler:
         self.quotations = quoted_in(prompt)
 
     def fill(self, schema: Any, key: str = "value", depth: int = 0) -> Any:
-        """A value that the schema allows; of an object, the required keys."""
+        """Return a value that the schema allows; of an object, the required keys."""
         given = schema if isinstance(schema, dict) else {}
         schema = resolve_reference(given, self.root, key)
         if choices := schema.get("anyOf") or schema.get("oneOf"):
@@ -332,7 +332,7 @@ _PLURALS = {"strings": "string", "integers": "integer", "numbers": "number", "ob
 
 
 def read_prompted(ask: Ask) -> Ask | None:
-    """The question with declarations in place of a prompt; None if the prompt declares none."""
+    """Return the question with the declarations of its prompt; None if it declares none."""
     if not (instructions := [*_instructions(ask)]):
         return None
     prompt_text = "\n".join(instructions)
@@ -352,7 +352,7 @@ def read_prompted(ask: Ask) -> Ask | None:
 
 
 def _write_prompted(answer: Answer) -> Answer:
-    """The answer with its calls as lines of text."""
+    """Return the answer with its calls as lines of text."""
     calls = [part["functionCall"] for part in answer.parts if "functionCall" in part]
     if not calls:
         return answer
@@ -363,7 +363,7 @@ def _write_prompted(answer: Answer) -> Answer:
 
 
 def _instructions(ask: Ask) -> Iterator[str]:
-    """The texts that declare tools, or ask for JSON."""
+    """Yield the texts that declare tools, or ask for JSON."""
     for content in (ask.body.get("systemInstruction", {}), *ask.contents):
         for part in content.get("parts", []) if content.get("role") != "model" else []:
             text = part.get("text", "")
@@ -373,7 +373,7 @@ def _instructions(ask: Ask) -> Iterator[str]:
 
 
 def _parts(content: JsonObject, instructions: list[str]) -> Iterator[JsonObject]:
-    """The parts of a content, lines of the protocol as calls and responses."""
+    """Yield the parts of a content, lines of the protocol as calls and responses."""
     waiting: JsonObject | None = None
     for part in content.get("parts", []):
         if "text" not in part:
@@ -445,7 +445,7 @@ def _add_argument(parent: JsonObject, argument: re.Match[str]) -> JsonObject:
 
 
 def _holder(schema: JsonObject) -> JsonObject:
-    """The schema that nested lines describe: an array's items, or the object among some types."""
+    """Return the schema that nested lines describe: of an array's items, or of an object."""
     while True:
         kinds = ("object", "array")
         options = [each for each in schema.get("anyOf", []) if each.get("type") in kinds]
@@ -492,7 +492,7 @@ def _read_limits(words: str) -> JsonObject:
 
 
 def _loads(text: str, default: Any) -> Any:
-    """The value of a JSON text, or the default."""
+    """Return the value of a JSON text, or the default."""
     try:
         return json.loads(text)
     except ValueError:

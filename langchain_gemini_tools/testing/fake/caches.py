@@ -55,7 +55,7 @@ class FakeCache:
     created_at: float = field(default_factory=time.time)
 
     def describe(self, backend: Backend) -> JsonObject:
-        """The cache's JSON: never what it contains."""
+        """Return the cache's JSON: never what it contains."""
         shown: JsonObject = {
             "name": self.name,
             "model": self.model,
@@ -96,7 +96,7 @@ class Caches:
         return whole(200, cache.describe(route.backend))
 
     def find(self, name: str) -> FakeCache:
-        """A cache that has not ended."""
+        """Return a cache that has not ended."""
         cache = self.caches.get(name)
         if cache is None or cache.expires_at <= time.time():
             # Recorded: 403, not 404, for deleted, expired and unknown caches.
@@ -104,7 +104,7 @@ class Caches:
         return cache
 
     def join(self, body: JsonObject, model: Model) -> tuple[JsonObject, int]:
-        """The request with what its cache contains, and the tokens of the cache."""
+        """Return the request with what its cache contains, and the tokens of the cache."""
         name = str(body["cachedContent"])
         if not name.rpartition("/")[2].startswith(_ID):
             return body, 0

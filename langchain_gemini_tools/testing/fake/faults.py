@@ -37,7 +37,7 @@ _RATE_LIMITS = "https://ai.google.dev/gemini-api/docs/rate-limits"
 
 
 def both(first: Fault, second: Fault) -> Fault:
-    """Two faults, one after the other."""
+    """Return two faults, one after the other."""
     return lambda outgoing: second(first(outgoing))
 
 
@@ -52,7 +52,7 @@ def http_error(
     as_list: bool = False,
     headers: dict[str, str] | None = None,
 ) -> Fault:
-    """An error in the API's own JSON; `as_list` wraps it the way streams sometimes do."""
+    """Return an error in the API's own JSON; `as_list` wraps it the way streams sometimes do."""
     body: Any = error_body(code, message, details=details)
     refused = whole(code, [body] if as_list else body).with_headers(**headers or {})
     return lambda _: refused
@@ -75,7 +75,7 @@ _USUAL_MESSAGES = {
 def http_failure(
     code: int, message: str | None = None, *, retry_after: float | None = None
 ) -> Fault:
-    """An error of any status, with the API's usual message by default, and a delay to wait."""
+    """Return an error of any status, by default with the API's usual message, and a delay."""
     details: list[JsonObject] | None = None
     if retry_after is not None:
         details = [{"@type": _RETRY, "retryDelay": f"{retry_after:g}s"}]
@@ -140,7 +140,7 @@ def forbidden(key: str) -> Fault:
 
 
 def html_page(status: int = 502) -> Fault:
-    """An error page of a proxy: HTML in place of JSON."""
+    """Return an error page of a proxy: HTML in place of JSON."""
     page = f"<!DOCTYPE html>\n<html><title>Error {status}</title><p>That's all we know.</html>"
     return lambda _: whole(status, page, "text/html; charset=UTF-8")
 
@@ -159,7 +159,7 @@ def slow_first_byte(seconds: float) -> Fault:
 
 
 def slow_events(seconds: float) -> Fault:
-    """A pause before each event of a stream."""
+    """Return a pause before each event of a stream."""
 
     def fault(outgoing: Outgoing) -> Outgoing:
         steps = [each for step in outgoing.steps for each in (Pause(seconds), step)]
@@ -169,7 +169,7 @@ def slow_events(seconds: float) -> Fault:
 
 
 def stall(seconds: float, after: int | None = None) -> Fault:
-    """A silence inside the body: after that many events, or before the last one."""
+    """Return a silence inside the body: after that many events, or before the last one."""
     return lambda outgoing: _inside(outgoing, after, (Pause(seconds),), goes_on=True)
 
 
@@ -187,7 +187,7 @@ def drip(seconds: float = 0.05, times: int = 600) -> Fault:
 
 
 def talk_on(seconds: float = 0.05, times: int = 600) -> Fault:
-    """The first event of a stream again and again."""
+    """Return the first event of a stream again and again."""
 
     def fault(outgoing: Outgoing) -> Outgoing:
         return outgoing.with_steps(*(outgoing.steps[0], Pause(seconds)) * times)
@@ -196,7 +196,7 @@ def talk_on(seconds: float = 0.05, times: int = 600) -> Fault:
 
 
 def endless(size: int = 1_000_000, times: int = 200) -> Fault:
-    """A body without an end: one line of a stream, or white space."""
+    """Return a body without an end: one line of a stream, or white space."""
 
     def fault(outgoing: Outgoing) -> Outgoing:
         length = {} if outgoing.is_stream else {"content_length": str(size * times)}
@@ -207,12 +207,12 @@ def endless(size: int = 1_000_000, times: int = 200) -> Fault:
 
 
 def cut_before_headers() -> Fault:
-    """The connection ends without an answer."""
+    """Return the end of the connection, without an answer."""
     return lambda outgoing: replace(outgoing, before=(*outgoing.before, Cut()))
 
 
 def cut_connection(after: int | None = None) -> Fault:
-    """The connection ends inside the body: after that many events, or before the last one.
+    """Return the end of the connection inside the body: after some events, or before the last one.
 
     Of a whole response, half of it arrives.
     """
@@ -236,7 +236,7 @@ def _inside(
 
 
 def ended_early() -> Fault:
-    """A complete HTTP response that ends before its finish reason."""
+    """Return a complete HTTP response that ends before its finish reason."""
 
     def fault(outgoing: Outgoing) -> Outgoing:
         if outgoing.is_stream:
@@ -250,7 +250,7 @@ def ended_early() -> Fault:
 
 
 def broken_json() -> Fault:
-    """A complete HTTP response with half of its JSON; of a stream, in the last event."""
+    """Return a complete HTTP response with half of its JSON; of a stream, in the last event."""
 
     def fault(outgoing: Outgoing) -> Outgoing:
         last = outgoing.steps[-1]
@@ -269,7 +269,7 @@ def error_in_stream(
     message: str = "The model is overloaded. Please try again later.",
     after: int | None = None,
 ) -> Fault:
-    """An error in place of the next event: as an event, as bare JSON, or as a bare JSON list.
+    """Return an error in place of the next event: as an event, as bare JSON, or as a JSON list.
 
     A reply that is not streamed is refused with it.
     """
@@ -294,7 +294,7 @@ def keep_alive_comments() -> Fault:
 
 
 def empty_events() -> Fault:
-    """An event without data before every event."""
+    """Return an event without data before every event."""
     return _each_event(lambda event: b"data:\r\n\r\n" + event)
 
 
@@ -309,7 +309,7 @@ def bare_line_feeds() -> Fault:
 
 
 def several_data_lines() -> Fault:
-    """One event spread over several `data:` lines."""
+    """Return one event spread over several `data:` lines."""
 
     def spread(event: bytes) -> bytes:
         lines = json.dumps(_data(event), indent=1, ensure_ascii=False).splitlines()
@@ -319,7 +319,7 @@ def several_data_lines() -> Fault:
 
 
 def split_anywhere(size: int = 7) -> Fault:
-    """A stream in small writes that end anywhere, also inside a character."""
+    """Return a stream in small writes that end anywhere, also inside a character."""
 
     def fault(outgoing: Outgoing) -> Outgoing:
         payload = outgoing.payload
@@ -330,7 +330,7 @@ def split_anywhere(size: int = 7) -> Fault:
 
 
 def two_finishes() -> Fault:
-    """The last event of a stream, twice."""
+    """Return the last event of a stream, twice."""
     return _of_events(lambda events: [*events, events[-1]])
 
 
@@ -361,12 +361,12 @@ def line_separators() -> Fault:
 
 
 def huge_event(size: int = 20_000_000) -> Fault:
-    """An event of many megabytes, in a field that no client knows."""
+    """Return an event of many megabytes, in a field that no client knows."""
     return _of_events(lambda events: [events[0] | {"padding": "x" * size}, *events[1:]])
 
 
 def wrong_content_type(content_type: str = "text/plain") -> Fault:
-    """The right bytes under a wrong name."""
+    """Return the right bytes under a wrong name."""
     return lambda outgoing: outgoing.with_headers(content_type=content_type)
 
 
@@ -393,7 +393,7 @@ def _pack(step: Step, packer: zlib._Compress) -> Step:
 
 
 def _each_event(rewrite: Callable[[bytes], bytes]) -> Fault:
-    """A fault in how events are written; a reply that is not streamed passes as it is."""
+    """Return a fault in how events are written; a reply that is not streamed passes as it is."""
 
     def fault(outgoing: Outgoing) -> Outgoing:
         steps = (rewrite(step) if isinstance(step, bytes) else step for step in outgoing.steps)
@@ -403,7 +403,7 @@ def _each_event(rewrite: Callable[[bytes], bytes]) -> Fault:
 
 
 def _of_events(rewrite: Callable[[list[JsonObject]], list[JsonObject]]) -> Fault:
-    """A fault in what events say; a reply that is not streamed passes as it is."""
+    """Return a fault in what events say; a reply that is not streamed passes as it is."""
 
     def fault(outgoing: Outgoing) -> Outgoing:
         if not outgoing.is_stream:

@@ -69,7 +69,7 @@ class Interactions:
         self._memory = emulator.memory
 
     def serve(self, route: Route, request: Request, answer: NextReply) -> Outgoing:
-        """What one request gets back; `answer` finds the next reply."""
+        """Return what one request gets back; `answer` finds the next reply."""
         if route.method == "create":
             if not isinstance(request.body, dict):
                 raise invalid("The body is not a JSON object")
@@ -160,7 +160,7 @@ class Interactions:
         return reply.finish(outgoing)
 
     def _raw(self, body: JsonObject, reply: Reply, stored: Stored) -> Outgoing:
-        """A reply that a test wrote as the API spells it."""
+        """Return a reply that a test wrote as the API spells it."""
         if reply.events is not None and body.get("stream"):
             said = [event.get("interaction") for event in reply.events if isinstance(event, dict)]
             ended: JsonObject = next((each for each in reversed(said) if each), {})
@@ -179,7 +179,7 @@ class Interactions:
 
 
 def _read_stored(known: Stored, query: Mapping[str, str]) -> Outgoing:
-    """What GET returns: the interaction, or its events after one of them.
+    """Return what GET returns: the interaction, or its events after one of them.
 
     The parameters are the SDK's. It says that a stream continues "from the chunk after the event
     marked by the event id". What the API says about an unknown id is not known.
@@ -212,7 +212,7 @@ class Stored:
     _reads: int = 0
 
     def read(self) -> JsonObject:
-        """What `GET` returns: documented, with the steps of the user."""
+        """Return what `GET` returns: documented, with the steps of the user."""
         self._reads += 1
         if self.later is not None and self._reads > 1:
             self.body, self.later = self.later, None
@@ -221,7 +221,7 @@ class Stored:
 
 
 def refuse(refusal: Refusal) -> Outgoing:
-    """A refusal as this API writes it: `code` is a word (recorded for 400, else inferred)."""
+    """Return a refusal in the form of this API: `code` is a word (recorded for 400)."""
     word = _WORDS.get(refusal.code, refusal.status.lower())
     return whole(refusal.code, {"error": {"message": refusal.message, "code": word}})
 
@@ -230,7 +230,7 @@ def refuse(refusal: Refusal) -> Outgoing:
 
 
 def read_call(body: JsonObject, steps: Sequence[JsonObject]) -> JsonObject:
-    """The body of the equivalent generateContent call."""
+    """Return the body of the equivalent generateContent call."""
     tools = body.get("tools", [])
     functions = [_declaration(tool) for tool in tools if tool["type"] == "function"]
     builtin: list[JsonObject] = [
@@ -313,7 +313,7 @@ def _part(content: JsonObject) -> JsonObject:
 
 
 def _write_steps(answer: Answer, ask: Ask, memory: Memory) -> list[JsonObject]:
-    """The answer as steps. Recorded: the first is a thought with a signature, on every model."""
+    """Return the answer as steps. Recorded: the first one is a thought with a signature."""
     thought: JsonObject = {"type": "thought", "signature": memory.new_signature()}
     summary = [part for part in answer.parts if part.get("thought")]
     if summary:
@@ -377,7 +377,7 @@ def _learn(steps: list[JsonObject], ask: Ask, memory: Memory) -> None:
 def _write_interaction(
     answer: Answer, ask: Ask, steps: list[JsonObject], name: str, extra: JsonObject
 ) -> JsonObject:
-    """The interaction as `create` returns it: only the model's new steps."""
+    """Return the interaction as `create` returns it: only the model's new steps."""
     counts = usage_counts(answer, ask, 0, answer.parts)
     usage: JsonObject = {ours: counts.get(key, 0) for key, ours in _USAGE.items()}
     for key, ours in _MODALITIES.items():
@@ -411,7 +411,7 @@ def _write_interaction(
 def _write_events(
     interaction: JsonObject, ask: Ask, answer: Answer, *, has_ids: bool = False
 ) -> list[bytes]:
-    """The same as a stream, as recorded: steps one after the other, usage and status at the end.
+    """Return the same as a stream, as recorded: step after step, usage and status at the end.
 
     Documented: each event has an id in a stream from the background. No recorded event of another
     stream has one.
@@ -447,7 +447,7 @@ def _step_events(step: JsonObject, index: int, ask: Ask, answer: Answer) -> Iter
 
 
 def _cut(step: JsonObject, ask: Ask, answer: Answer) -> tuple[JsonObject, list[JsonObject]]:
-    """What the start of a step says, and its deltas."""
+    """Return what the start of a step says, and its deltas."""
     kind = step["type"]
     if kind == "thought":
         deltas = [

@@ -169,7 +169,7 @@ def _unwrap(response: Any) -> Any:
 
 
 def without_credentials(fields: Mapping[str, str], placeholders: Collection[str]) -> dict[str, str]:
-    """Headers or parameters to keep; credentials that are not placeholders are replaced."""
+    """Return headers or parameters to keep; credentials that are not placeholders are replaced."""
     return {
         name: value
         if not _CREDENTIAL.search(name) or value.rpartition(" ")[2] in placeholders
@@ -264,7 +264,7 @@ class Route:
 
 
 def read_route(http_method: str, path: str) -> Route | None:
-    """The route of a path without its query; None when the API has no such page."""
+    """Return the route of a path without its query; None when the API has no such page."""
     if not (match := _PATH.fullmatch(path)):
         return None
     name = match["id"] or ""

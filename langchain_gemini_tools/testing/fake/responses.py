@@ -62,7 +62,7 @@ class Outgoing:
 def whole(
     status: int, body: Any, content_type: str = "application/json; charset=UTF-8"
 ) -> Outgoing:
-    """One body. Text and bytes are sent as they are, everything else as JSON."""
+    """Return one body. Text and bytes are sent as they are, everything else as JSON."""
     payload = body.encode() if isinstance(body, str) else body
     if not isinstance(payload, bytes):
         payload = json.dumps(body, ensure_ascii=False).encode()
@@ -76,7 +76,7 @@ def event_stream(events: list[Any]) -> Outgoing:
 
 
 def event_bytes(event: Any) -> bytes:
-    """One event; text and bytes are sent as they are."""
+    """Return one event; text and bytes are sent as they are."""
     if isinstance(event, bytes | str):
         return event.encode() if isinstance(event, str) else event
     return b"data: " + json.dumps(event, ensure_ascii=False).encode() + b"\r\n\r\n"
@@ -146,7 +146,7 @@ class Refusal(Exception):  # noqa: N818 - a response of the API
 def error_body(
     code: int, message: str, *, status: str | None = None, details: list[JsonObject] | None = None
 ) -> JsonObject:
-    """The JSON around an error; `status` follows from the code unless given."""
+    """Return the JSON around an error; `status` follows from the code unless given."""
     error: JsonObject = {"code": code, "message": message}
     error["status"] = status or _STATUSES.get(code, "UNKNOWN")
     return {"error": error | {"details": details} if details else error}
@@ -166,12 +166,12 @@ def refuse_all(problems: Iterable[tuple[str, str]]) -> None:
 
 
 def invalid(why: str, *, evidence: Evidence = "inferred") -> Refusal:
-    """A violation for which the message of the API is not known, or says nothing."""
+    """Return a violation for which the message of the API is not known, or says nothing."""
     return Refusal("Request contains an invalid argument.", why=why, evidence=evidence)
 
 
 def documented(why: str) -> Refusal:
-    """The same for a rule that Google's documents state."""
+    """Return the same for a rule that Google's documents state."""
     return invalid(why, evidence="documented")
 
 
@@ -291,7 +291,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _take(self, step: Step, *, is_chunked: bool) -> bool:
-        """One step; False when the connection is gone."""
+        """Take one step; return False if the connection is gone."""
         match step:
             case Pause(seconds):
                 self.wfile.flush()

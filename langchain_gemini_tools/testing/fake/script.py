@@ -101,7 +101,9 @@ class Reply:
             _check_call(call)
         for medium in self.media:
             if not (_is_pair(medium, str) and isinstance(medium[1], bytes)):
-                raise TypeError(f"{medium!r:.100} is not a medium, such as ('image/png', data).")
+                raise TypeError(
+                    f"media must be pairs like ('image/png', b'...'), not {medium!r:.80}."
+                )
         if not all(isinstance(part, dict) for part in self.parts or ()):
             raise TypeError(f"parts must be a list of dicts, not {self.parts!r:.100}.")
         for name in ("text", "calls", "structured", "parts", "usage", "candidate"):
@@ -148,7 +150,7 @@ class Reply:
         return changed
 
     def _tokens(self) -> list[str]:
-        """The continuation tokens that a test has scripted."""
+        """Return the continuation tokens that a test has scripted."""
         bodies = [each for each in [self.body, *(self.events or [])] if isinstance(each, dict)]
         candidates = [each for body in bodies for each in body.get("candidates") or []]
         candidates += [self.candidate] if self.candidate else []
@@ -175,7 +177,7 @@ class Reply:
         return event_stream(responses) if ask.is_stream else whole(self.status, responses[0])
 
     def answer_to(self, ask: Ask) -> Answer:
-        """The answer of the model, before it is rendered."""
+        """Return the answer of the model, before it is rendered."""
         if self.answer is not None:
             return self.answer
         parts = list(self.parts) if self.parts is not None else [*self._parts(ask)]
@@ -253,12 +255,12 @@ def _check_chunks(chunks: Any, text: str | None) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """The JSON value of a pydantic model."""
+    """Return the JSON value of a pydantic model."""
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
 
 
 def _structured(given: Any, ask: Ask) -> JsonObject:
-    """A structured output in the form that the request asks for."""
+    """Return a structured output in the form that the request asks for."""
     value = _plain(given)
     allowed = ask.calling_config.get("allowedFunctionNames")
     names = allowed or [declaration["name"] for declaration in ask.declarations]
@@ -268,7 +270,7 @@ def _structured(given: Any, ask: Ask) -> JsonObject:
 
 
 def render_call(call: Call) -> JsonObject:
-    """The part of one scripted call."""
+    """Return the part of one scripted call."""
     if isinstance(call, tuple | list):  # a list in a script that is JSON
         name, args = call
         return {"functionCall": {"name": name, "args": args}}
@@ -277,7 +279,7 @@ def render_call(call: Call) -> JsonObject:
 
 
 def split_body(body: JsonObject) -> list[JsonObject]:
-    """A whole body as stream events: one part each, the rest of the candidate at the end."""
+    """Return a whole body as stream events: one part each, the rest of the candidate at the end."""
     candidates = body.get("candidates") or []
     parts = (candidates[0].get("content") or {}).get("parts") if candidates else None
     if not parts or len(candidates) > 1:
@@ -339,7 +341,7 @@ class LongAnswer:
     _requests: int = 0
 
     def render(self, ask: Ask, memory: Memory, position: int = 0) -> Outgoing:
-        """What the request gets that asks for the answer from this position on."""
+        """Return what the request gets that asks for the answer from this position on."""
         if not self._pieces:
             answer = with_ids_and_signatures(Answer(self.parts), ask, memory, signed=None)
             memory.learn(answer.parts, ask)
@@ -366,7 +368,7 @@ class LongAnswer:
         return fault(outgoing) if fault else outgoing
 
     def _ending(self, ask: Ask, memory: Memory, event: int, here: int, end: int) -> JsonObject:
-        """What ends an event: a finish reason if it is the last one, a token if there is more."""
+        """Return the end of an event: a finish reason in the last one, a token if more follows."""
         if here == len(self._pieces):
             return {"finishReason": self.finish_reason}
         # Reported (pydantic-ai 2.66, live, October 2026): every event has a token from the first

@@ -296,12 +296,12 @@ class Emulator(PlannedFaults):
         self.refusals.append(refusal)
 
     def _fail_to_answer(self, failure: Exception) -> Outgoing:
-        """The response when this server, or a reply of a test, is wrong."""
+        """Return the response when this server, or a reply of a test, is wrong."""
         self._failures.append(failure)
         return whole(500, error_body(500, f"The emulator itself failed: {failure!r}"))
 
     def _serve_batch(self, route: Route, request: Request) -> Outgoing:
-        """One request for a batch job or a file."""
+        """Return the response to a request for a batch job or a file."""
         if route.method == "create" and route.backend == "gemini":
             payload.check_model(route.name, route.version, "gemini", "generateContent", self.models)
         elif route.method == "create":
@@ -312,7 +312,7 @@ class Emulator(PlannedFaults):
         return self.batches.serve(route.method, request, route.resource, self._url)
 
     def _answer_item(self, model: str, body: JsonObject, job: str) -> JsonObject:
-        """The response to one request of a batch job, by the rules of a single one."""
+        """Return the response to one request of a batch job, by the rules of a single one."""
         is_vertex = job.startswith("projects/")
         backend: Backend = "vertex" if is_vertex else "gemini"
         version = "v1beta1" if is_vertex else "v1beta"
@@ -331,7 +331,7 @@ class Emulator(PlannedFaults):
         return response
 
     def _generate(self, route: Route, request: Request) -> Outgoing:
-        """The response of a model, or about one."""
+        """Return the response of a model, or about one."""
         if route.method == "list":
             return whole(200, {"models": [*map(_describe, self._listed_models(route.version))]})
         model = payload.check_model(
@@ -362,7 +362,7 @@ class Emulator(PlannedFaults):
         return [find_model(name, version) or Model(name) for name in (*_LISTED, *self.models)]
 
     def _interact(self, route: Route, request: Request) -> Outgoing:
-        """The response of the Interactions API."""
+        """Return the response of the Interactions API."""
         pending = self._next_fault(is_stream=request.is_stream)
         instead = pending.instead if pending else None
         if instead and instead.fault and route.method != "create":
@@ -376,7 +376,7 @@ class Emulator(PlannedFaults):
         return pending.fault(outgoing) if pending and pending.fault else outgoing
 
     def _respond(self, ask: Ask, request: Request) -> Outgoing:
-        """The response to a valid request."""
+        """Return the response to a valid request."""
         pending = self._next_fault(is_stream=ask.is_stream)
         token = ask.body.get("continuationToken")
         issued = self.memory.tokens.get(decode(token)) if token else None
@@ -389,11 +389,11 @@ class Emulator(PlannedFaults):
         return pending.fault(outgoing) if pending and pending.fault else outgoing
 
     def _next_reply(self, ask: Ask, request: Request) -> Reply | LongAnswer:
-        """The next scripted reply, or the answer without a script."""
+        """Return the next scripted reply, or the answer without a script."""
         return self._replies.popleft() if self._replies else self._unscripted(ask, request)
 
     def _unscripted(self, ask: Ask, request: Request) -> Reply:
-        """The reply when nothing is scripted."""
+        """Return the reply when nothing is scripted."""
         return Reply(answer=self._mind(ask), signed=True)
 
     def _judge(self, refusal: Refusal) -> None:
@@ -415,7 +415,7 @@ class Emulator(PlannedFaults):
 
 
 def _model_of(route: Route | None, raw: bytes) -> str:
-    """The name of the model: in the path, or in the body of an interaction."""
+    """Return the name of the model: in the path, or in the body of an interaction."""
     if route is None or not re.search(r"models/|interactions", route.resource):
         return ""
     if (route.service, route.method) != ("interactions", "create"):

@@ -33,18 +33,18 @@ _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def numbered(name: str) -> str:
-    """The name of a job with the number of the project, as replies have it."""
+    """Return the name of a job with the number of the project, as replies have it."""
     return re.sub(r"^projects/[^/]+", f"projects/{_PROJECT_NUMBER}", name)
 
 
 def find_path(folder: Any, url: str) -> Path:
-    """The file that replaces one in Cloud Storage: `gs://bucket/a` is `folder/bucket/a`."""
+    """Return the file that replaces one in Cloud Storage: `gs://bucket/a` is `folder/bucket/a`."""
     path: Path = folder / url.removeprefix("gs://")
     return path
 
 
 def read_job(body: Any) -> tuple[JsonObject, str]:
-    """The job that a request asks for, and the address of its input."""
+    """Return the job that a request asks for, and the address of its input."""
     given = body if isinstance(body, dict) else {}
     source, target = given.get("inputConfig") or {}, given.get("outputConfig") or {}
     uris = (source.get("gcsSource") or {}).get("uris") or []
@@ -61,7 +61,7 @@ def read_job(body: Any) -> tuple[JsonObject, str]:
 def read_rows(
     folder: Path, source: str
 ) -> tuple[list[tuple[JsonObject, JsonObject]], JsonObject | None]:
-    """The other fields of each line and its request, or the error of the import."""
+    """Return the other fields of each line and its request, or the error of the import."""
     path = find_path(folder, source)
     if not path.is_file():
         name = source.removeprefix("gs://").partition("/")[0]
@@ -101,7 +101,7 @@ def render_rows(
 
 
 def _render_status(error: JsonObject) -> str:
-    """The text of a failed line: `Bad Request: {"error": {...}}` (documented)."""
+    """Return the text of a failed line: `Bad Request: {"error": {...}}` (documented)."""
     if "text" in error:
         return str(error["text"])
     code = next((http for http, rpc in RPC_CODES.items() if rpc == error["code"]), 500)
@@ -110,7 +110,7 @@ def _render_status(error: JsonObject) -> str:
 
 
 def _find_problems(value: Any, path: str = "", level: int = 0) -> Iterator[str]:
-    """What the import cannot store in a table (reported)."""
+    """Yield what the import cannot store in a table (reported)."""
     if isinstance(value, list):
         for each in value:
             yield from _find_problems(each, path, level)
@@ -127,7 +127,7 @@ def _find_problems(value: Any, path: str = "", level: int = 0) -> Iterator[str]:
 
 
 def _join_columns(columns: Any, value: Any) -> Any:
-    """The columns of a table for a value."""
+    """Return the columns of a table for a value."""
     if isinstance(value, dict):
         known = columns if isinstance(columns, dict) else {}
         return known | {name: _join_columns(known.get(name), each) for name, each in value.items()}
@@ -138,7 +138,7 @@ def _join_columns(columns: Any, value: Any) -> Any:
 
 
 def _pad(value: Any, columns: Any) -> Any:
-    """The value with `null` in the columns that it does not have."""
+    """Return the value with `null` in the columns that it does not have."""
     if isinstance(value, list):
         return [_pad(each, columns) for each in value]
     if isinstance(value, dict) and isinstance(columns, dict):

@@ -58,8 +58,8 @@ def clean_parameters(schema: Any) -> JsonSchema | None:
     cleaned = clean_schema({} if schema is None else schema)
     if isinstance(schema, Mapping) and not constraints(cleaned) and _has_unknown_keys(schema):
         raise InvalidToolError(
-            f"{schema!r} is not a schema: it has no keyword that Gemini knows. Describe parameters "
-            "under 'properties'."
+            f"{schema!r:.200} is not a schema: it has no keyword that Gemini knows. Describe "
+            "parameters under 'properties'."
         )
     cleaned.pop("title", None)
     if cleaned.get("additionalProperties") == {}:
@@ -102,7 +102,9 @@ def clean_response_schema(schema: Any) -> JsonSchema:
         schema = specified.parameters
     cleaned = clean_schema(schema)
     if isinstance(schema, Mapping) and schema and not cleaned:
-        raise InvalidToolError(f"{schema!r} is not a schema: it has no keyword that Gemini knows.")
+        raise InvalidToolError(
+            f"{schema!r:.200} is not a schema: it has no keyword that Gemini knows."
+        )
     if endless := endless_definitions(cleaned):
         raise InvalidToolError(
             f"The definition {endless[0]!r} requires itself without end. Make it optional, or a "

@@ -21,7 +21,7 @@ import typing_extensions
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
 from langchain_core.tools import Tool as SingleInputTool
-from pydantic import AliasChoices, BaseModel, TypeAdapter
+from pydantic import AliasChoices, BaseModel, ConfigDict, TypeAdapter, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.v1 import BaseModel as BaseModelV1
@@ -90,14 +90,14 @@ def plain_schema(schema: Any) -> Mapping[str, Any] | bool:
         return schema
     if not is_plain_type(schema):
         raise InvalidToolError(
-            f"{schema!r} is not a schema. Pass a dict, a Pydantic class or a TypedDict."
+            f"{schema!r:.200} is not a schema. Pass a dict, a Pydantic class or a TypedDict."
         )
     try:
         described = TypeAdapter(schema).json_schema()
     except PydanticUserError as error:
         raise InvalidToolError(
-            f"{schema!r} is not a schema: {_reason(error)}. Use a Pydantic class, a TypedDict, "
-            "a dataclass or a JSON schema."
+            f"{schema!r:.200} is not a schema: {_reason(error)}. Use a Pydantic class, a "
+            "TypedDict, a dataclass or a JSON schema."
         ) from error
     return {key: value for key, value in described.items() if key != "title"}
 
@@ -108,7 +108,7 @@ def instance_error(value: object) -> InvalidToolError:
     way_out = f"Pass the class {name} itself."
     if hasattr(value, "get_tools"):  # a toolkit of LangChain
         way_out = "Pass its tools: `get_tools()` returns them."
-    return InvalidToolError(f"{value!r} is an instance of {name}, not a schema. {way_out}")
+    return InvalidToolError(f"{value!r:.200} is an instance of {name}, not a schema. {way_out}")
 
 
 def _reason(error: Exception) -> str:
@@ -190,10 +190,21 @@ def class_schema(cls: type) -> KnownSchema:
             cached = _class_schemas[cls] = KnownSchema(_with_open_root(_read_class(cls)))
     except (PydanticUserError, ValueError) as error:  # Pydantic 1 raises a ValueError
         raise InvalidToolError(
-            f"{cls.__name__} has no JSON schema: {_reason(error)}. Use types with a JSON form, or "
-            "mark what the model should not see with InjectedToolArg."
+            f"{_place_without_schema(cls)} has no JSON schema: {_reason(error)}. Use types with a "
+            "JSON form, or mark what the model should not see with InjectedToolArg."
         ) from error
     return cached
+
+
+def _place_without_schema(cls: type) -> str:
+    """Return the first parameter of a class that has no JSON schema, as the start of a sentence."""
+    config = ConfigDict(arbitrary_types_allowed=True)
+    for name, field in getattr(cls, "model_fields", {}).items():
+        try:
+            create_model(name, __config__=config, value=(field.annotation, ...)).model_json_schema()
+        except PydanticUserError:
+            return f"Parameter {name!r} of {cls.__name__}"
+    return cls.__name__
 
 
 def _with_open_root(schema: JsonSchema) -> JsonSchema:

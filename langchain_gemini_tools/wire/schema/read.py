@@ -204,7 +204,7 @@ def _read(schema: object, place: str = "") -> JsonSchema | bool:
     if isinstance(schema, bool):
         return schema
     if not isinstance(schema, Mapping):
-        raise InvalidToolError(f"{_at(place)}expected a JSON schema, got {schema!r}.")
+        raise InvalidToolError(f"{_at(place)}expected a JSON schema, got {schema!r:.200}.")
     read: JsonSchema = {}
     for key, value in schema.items():
         name = str(_SPELLINGS.get(key, key))
@@ -317,7 +317,7 @@ def _check_value(keyword: Keyword, value: object, place: str) -> None:
     accepted = _ACCEPTED.get(keyword.value)
     if accepted and not accepted[1](value):
         raise InvalidToolError(
-            f"{_at(place)}{keyword.name!r} must be {accepted[0]}, not {value!r}."
+            f"{_at(place)}{keyword.name!r} must be {accepted[0]}, not {value!r:.200}."
         )
 
 
@@ -333,7 +333,7 @@ def _read_count(name: str, value: Any, place: str) -> int:
     except (TypeError, ValueError, OverflowError):
         count = -1
     if count < 0 or (isinstance(value, float) and value != count):
-        raise InvalidToolError(f"{_at(place)}{name!r} must be a whole number, not {value!r}.")
+        raise InvalidToolError(f"{_at(place)}{name!r} must be a whole number, not {value!r:.200}.")
     return count
 
 
@@ -386,7 +386,9 @@ def plain_json(value: object) -> Any:
     try:
         return to_jsonable_python(value, inf_nan_mode="constants")
     except (PydanticSerializationError, ValueError) as error:
-        raise InvalidToolError(f"The schema contains {value!r}, which has no JSON form.") from error
+        raise InvalidToolError(
+            f"The schema contains {value!r:.200}, which has no JSON form."
+        ) from error
 
 
 class KnownSchema(dict[str, Any]):

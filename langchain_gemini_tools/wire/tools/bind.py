@@ -108,8 +108,8 @@ def _bind(tool: object) -> Sequence[Tool]:
     if not isinstance(tool, (type, Runnable)) and callable(getattr(tool, "model_dump", None)):
         return _bind_model(tool)
     raise InvalidToolError(
-        f"{tool!r} is not a tool. Pass a function, a LangChain tool, a Pydantic class, a TypedDict "
-        "or a dict. To use a runnable, call `.as_tool(name=..., description=...)` on it."
+        f"{tool!r:.200} is not a tool. Pass a function, a LangChain tool, a Pydantic class, a "
+        "TypedDict or a dict. To use a runnable, call `.as_tool(name=..., description=...)` on it."
     )
 
 

@@ -25,24 +25,24 @@ def _as_is(result: Any) -> Any:
 
 @dataclass(frozen=True)
 class Work:
-    """Something to do again and again; only `run` is timed."""
+    """Work that is repeated; only `run` is timed."""
 
     run: Callable[[Any], Any]
-    """Takes what `set_up` gave."""
+    """Gets what `set_up` returned."""
     set_up: Callable[[], Any] = _nothing
     see: Callable[[Any], Any] = _as_is
-    """What the user has of it in the end, in plain JSON; closes what is still open."""
+    """Returns the result as plain JSON, and closes what is still open."""
 
 
 class Subject:
-    """One way to make the calls of a scenario; `None` where a subject has no such thing."""
+    """One way to make the calls of a scenario; a method returns `None` if it is not possible."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self._loop = asyncio.new_event_loop()
 
     def wait_for(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Run it in the subject's one event loop, whose connections stay open."""
+        """Run a coroutine in the subject's only event loop, whose connections stay open."""
         return self._loop.run_until_complete(coroutine)
 
     def call(self, tools: int, turns: int) -> Work | None:
@@ -50,15 +50,15 @@ class Subject:
         raise NotImplementedError
 
     def call_on_new_messages(self, tools: int, turns: int) -> Work | None:
-        """One call on messages that nobody has seen."""
+        """One call on new messages."""
         return None
 
     def bind_new(self, kind: str, count: int) -> Work | None:
-        """Bind `functions` or LangChain's `tools` that nobody has seen."""
+        """Bind new `functions`, or new `tools` of LangChain."""
         return None
 
     def bind_again(self, kind: str, count: int) -> Work | None:
-        """Bind what was bound before."""
+        """Bind the same tools again."""
         return None
 
     def loop(self, tools: int) -> Work | None:
@@ -74,7 +74,7 @@ class Subject:
         raise NotImplementedError
 
     def first_chunk(self, turns: int) -> Work | None:
-        """A stream as far as its first chunk."""
+        """A stream up to its first chunk."""
         raise NotImplementedError
 
     def concurrently(self, tools: int) -> Work | None:
@@ -87,5 +87,5 @@ class Subject:
 
 
 def seen(text: str, calls: list[tuple[str, Any]]) -> dict[str, Any]:
-    """What every subject's user has in the end."""
+    """The result of a call in a form that all subjects share."""
     return {"text": text, "calls": [[name, args] for name, args in calls]}

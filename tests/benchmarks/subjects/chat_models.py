@@ -1,4 +1,4 @@
-"""What the three LangChain chat models have in common: everything but how one is made."""
+"""What the three LangChain chat models share: everything except their construction."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SIGNATURES = "__gemini_function_call_thought_signatures__"
 
 
 def make_function(number: int) -> Callable[..., str]:
-    """A function that nobody has seen, to be bound as a tool."""
+    """Return a new function, to be bound as a tool."""
 
     def lookup(
         city: str,
@@ -55,7 +55,7 @@ def make_function(number: int) -> Callable[..., str]:
 
 
 def make_tool(number: int) -> BaseTool:
-    """A LangChain tool, as agents make it of a function."""
+    """Return a new LangChain tool, as agents make it from a function."""
     return tool(make_function(number), parse_docstring=True)
 
 
@@ -63,7 +63,7 @@ _UNITS: Any = Literal["metric", "imperial"]
 
 
 def make_class(number: int) -> type[BaseModel]:
-    """A Pydantic class that nobody has seen, to be bound as a tool."""
+    """Return a new Pydantic class, to be bound as a tool."""
     return create_model(
         workload.tool_name(number),
         __doc__=workload.tool_description(number),
@@ -82,7 +82,7 @@ _MAKERS: dict[str, Callable[[int], Any]] = {
 
 
 def make_bindable(kind: str, count: int) -> list[Any]:
-    """Things to bind: `functions`, LangChain's `tools`, or Pydantic `classes`."""
+    """Return tools to bind: `functions`, LangChain's `tools`, or Pydantic `classes`."""
     return [_MAKERS[kind](number) for number in range(count)]
 
 
@@ -108,7 +108,7 @@ def make_messages(turns: int) -> list[BaseMessage]:
 
 
 def see_message(message: AIMessage) -> Any:
-    """What the user has of a message."""
+    """Return what a message says."""
     return seen(str(message.text), [(call["name"], call["args"]) for call in message.tool_calls])
 
 

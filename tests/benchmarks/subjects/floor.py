@@ -1,4 +1,4 @@
-"""The least that a LangChain chat model can do and still send the same: no checks, no options.
+"""The minimum that a LangChain chat model must do to send the same: no checks, no options.
 
 The HTTP library is the one that ours uses, so that the difference is not the library's.
 """
@@ -25,7 +25,7 @@ _LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
 
 
 class FloorChatModel(BaseChatModel):
-    """Messages of the benchmark in, the same body as everyone's out."""
+    """Sends the messages of the benchmark in the same body as the other subjects."""
 
     model: str
     url: str

@@ -1,4 +1,4 @@
-"""HTTP and JSON alone, on a body that is there already: what no library can be faster than."""
+"""HTTP and JSON alone, with a body that exists already: no library can be faster."""
 
 from __future__ import annotations
 

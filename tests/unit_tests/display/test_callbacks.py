@@ -291,10 +291,10 @@ def test_the_memory_of_a_clock_is_bounded() -> None:
     ] * 7 + [True] * 3
 
 
-@pytest.mark.parametrize("tell", ["on_llm_error", "on_tool_error"])
-def test_ends_without_a_start_are_ignored(tell: str) -> None:
+@pytest.mark.parametrize("callback", ["on_llm_error", "on_tool_error"])
+def test_ends_without_a_start_are_ignored(callback: str) -> None:
     clock = RunClock()
-    getattr(clock, tell)(ValueError("late"), run_id=uuid4())
+    getattr(clock, callback)(ValueError("late"), run_id=uuid4())
     assert clock.message_span(None) is None
     assert clock.tool_call_spans(None) == []
 

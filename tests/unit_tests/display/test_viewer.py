@@ -152,8 +152,16 @@ def test_adjacent_chunks_without_an_id_are_one_turn() -> None:
 
 
 def test_a_source_without_messages_is_rejected() -> None:
-    with pytest.raises(TypeError, match="found no messages in a int"):
+    with pytest.raises(TypeError, match="found no messages in this int"):
         trace(3)
+    updates = [{"model": {"messages": [answer("Hi")]}}]  # what an agent streams by default
+    with pytest.raises(TypeError, match=r"no message in item 0, which is a dict.*stream_mode"):
+        trace(updates)
+
+
+def test_an_item_of_a_stream_of_messages_is_a_message() -> None:
+    item = (answer("Hi"), {"langgraph_node": "model"})
+    assert str(trace(item)) == str(trace([item])) == str(trace((("sub:1",), item)))
 
 
 def test_a_refusal_is_shown_once() -> None:
@@ -189,6 +197,54 @@ def test_steps_of_the_interactions_api_are_shown_as_calls_and_results() -> None:
         "server result  error: Gone",
         'processing_call  {"id": "p"}',
         "A cat.",
+    ]
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+@pytest.mark.parametrize(
+    ("vendor", "block"),
+    [
+        ("anthropic", {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}),
+        ("bedrock_converse", {"type": "reasoning_content", "reasoning_content": {"text": "Hm."}}),
+        ("openai", {"type": "reasoning", "id": "r", "summary": [{"type": "x", "text": "Hm."}]}),
+        ("google_genai", {"type": "thinking", "thinking": "Hm."}),
+        ("mistralai", {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}),
+    ],
+)
+def test_thoughts_and_calls_of_other_vendors_are_shown_once(
+    vendor: str, block: dict[str, Any], *, is_named: bool
+) -> None:
+    """Messages that were made by hand, or by old versions of LangChain, name no provider."""
+    metadata = {"model_provider": vendor} if is_named else {}
+    use = {"type": "tool_use", "id": "a", "name": "book", "input": {"city": "Oslo"}}
+    content: list[Any] = [block, {"type": "text", "text": "Let me see."}, use]
+    calls = [call("book", "a", city="Oslo")]
+    message = AIMessage(content, tool_calls=calls, response_metadata=metadata)
+    assert _shown([message, ToolMessage("done", tool_call_id="a")]) == [
+        "└── turn 1",
+        "    ├── thinking  Hm.",
+        "    ├── Let me see.",
+        '    └── book(city="Oslo")',
+        "        └── result  done",
+    ]
+
+
+def test_what_only_the_content_of_a_message_says_is_shown() -> None:
+    """Unlisted calls, encrypted thoughts, and OpenAI's refusals and searches."""
+    use = {"type": "tool_use", "id": "a", "name": "book", "input": {}}
+    encrypted = {"type": "redacted_thinking", "data": "eW91IHNob3VsZCBub3QgcmVhZCB0aGlz"}
+    refusal = AIMessage("", additional_kwargs={"refusal": "I will not help with that."})
+    search = {"type": "web_search_call", "id": "s", "action": {"query": "fjords"}}
+    searched = AIMessage([search], response_metadata={"model_provider": "openai"})
+    assert _shown([AIMessage([encrypted, use]), refusal, searched]) == [
+        "├── turn 1",
+        '│   ├── redacted_thinking  {"data": "eW91IHNob3VsZCBub3QgcmVhZCB0aGlz"}',
+        '│   └── tool_use  {"id": "a", "name": "book", "input": {}}',
+        "├── turn 2",
+        "│   └── refusal  I will not help with that.",
+        "└── turn 3",
+        '    ├── web_search  {"query": "fjords"}',
+        "    └── server result  (empty)",
     ]
 
 
@@ -253,6 +309,25 @@ def test_thoughts_code_media_and_sources_are_shown() -> None:
     ]
     unfolded = str(trace(messages, unfold=True))
     assert "characters)" not in unfolded
+
+
+@pytest.mark.parametrize(
+    ("args", "shown"),
+    [
+        ('unusable call]: now({"a": 1})', '✗ now({"a": 1})'),
+        ('unusable call]: {"tool": "now"}', '✗ now({"tool": "now"})'),
+        ('not executed]: {"a": 1}', '✗ now({"a": 1})'),
+        ('{"a": ', '✗ now({"a": )'),
+        (None, "✗ now(null)"),
+    ],
+)
+def test_an_invalid_call_is_shown_as_the_model_wrote_it(args: str | None, shown: str) -> None:
+    broken = {"name": "now", "args": args, "id": "c", "error": "It is not valid."}
+    assert _shown(AIMessage("", invalid_tool_calls=[broken])) == [
+        "└── turn 1",
+        f"    └── {shown}",
+        "        └── ✗ invalid tool call  It is not valid.",
+    ]
 
 
 def test_missing_and_failed_steps_are_marked() -> None:
@@ -508,6 +583,7 @@ def test_notebooks_get_text_and_html_and_files_a_page(tmp_path: Path) -> None:
     assert bundle == {"text/plain": str(shown), "text/html": shown._repr_html_()}
     written = shown.to_html(tmp_path / "run.html")
     assert written.read_text(encoding="utf-8") == shown.to_html()
+    assert "<title>Trace: gemini-2.0-flash</title>" in shown.to_html()
 
 
 _JSON = st.recursive(

@@ -130,8 +130,11 @@ DECLARATION = {"name": "search", "parameters": {"type": "object"}}
         ([{"type": "function", "function": DECLARATION}], "'search' is only a declaration"),
         ([{"name": "search", "type": "custom", "input_schema": {}}], "'search' is only a declar"),
         ([undocumented], "'undocumented' cannot be used as a tool: .*docstring"),
-        ([RunnableLambda(echo)], "A RunnableLambda is not a tool.*as_tool"),
-        ([functools.partial(echo, text="x")], "A partial is not a tool.*a function that calls it"),
+        ([RunnableLambda(echo)], "type RunnableLambda is not a tool.*as_tool"),
+        (
+            [functools.partial(echo, text="x")],
+            "type partial is not a tool.*a function that calls it",
+        ),
         ([positional], "'positional' cannot be used as a tool: it does not accept 'text' by name"),
         ([abs], "'abs' cannot be used as a tool: it does not accept 'x' by name"),
         ([unresolved], "'unresolved' cannot be used as a tool: name 'Unknown' is not defined"),

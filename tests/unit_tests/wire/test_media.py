@@ -111,6 +111,11 @@ def linked(uri: str, mime_type: str | None = None, **fields: Any) -> Json:
             id="openai audio",
         ),
         pytest.param(
+            {"type": "input_audio", "input_audio": {"data": WAV}},
+            inline("audio/wav", WAV),
+            id="openai audio without its format",
+        ),
+        pytest.param(
             {
                 "type": "file",
                 "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AAAA"},

@@ -406,7 +406,7 @@ def telling(said: str, **fields: Any) -> Json:
 
 
 def test_citations_of_all_events_are_kept() -> None:
-    """Each event tells those of its own text; an event that repeats the earlier ones adds none."""
+    """Each event has those of its own text; an event that repeats the earlier ones adds none."""
     a, b, c = ({"startIndex": n, "uri": f"https://example.com/{n}"} for n in range(3))
     events = [
         telling("A", citationMetadata={"citationSources": [a]}),

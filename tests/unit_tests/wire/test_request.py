@@ -107,7 +107,7 @@ def deep(*more: Any) -> list[Any]:
         pytest.param(Place, "contains a class", id="pydantic class"),
         pytest.param(Point, "contains a class", id="dataclass class"),
         pytest.param(1j, "of type complex", id="complex"),
-        pytest.param({(1, 2): 3}, "a tuple as a key", id="tuple as key"),
+        pytest.param({(1, 2): 3}, "a key of type tuple", id="tuple as key"),
         pytest.param({b"a": 3}, "raw bytes", id="bytes as key"),
         pytest.param(10**5000, "cannot be written as JSON", id="five thousand digits"),
         pytest.param(cyclic(), "contains itself", id="cycle"),

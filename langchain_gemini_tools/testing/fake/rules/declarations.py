@@ -96,7 +96,7 @@ Problem = tuple[str, str]
 
 
 def parameters_problems(schema: JsonObject, path: str) -> Iterator[Problem]:
-    """The problems of a function's `parameters`.
+    """Yield the problems of a function's `parameters`.
 
     The API once refused this too: "should be non-empty for OBJECT type". Recorded on 2.0, 2.5 and
     3, on both backends: `{"type": "OBJECT", "properties": {}}` is a function without parameters.
@@ -122,7 +122,7 @@ def schema_problems(schema: JsonObject, path: str) -> Iterator[Problem]:
 
 
 def vertex_problem(schema: JsonObject, path: str) -> str | None:
-    """What only Vertex rejects in a function's `parameters`: its message about the first place."""
+    """Return the message about what only Vertex rejects in a function's `parameters`."""
     if path == "parameters" and schema.get("type") != "OBJECT":
         return f"`{path}` schema should be of type OBJECT."
     if "anyOf" in schema and len(schema) > 1:
@@ -280,7 +280,7 @@ def _children(schema: JsonObject) -> list[Any]:
 
 
 def resolve_reference(schema: JsonObject, root: JsonObject, owner: str) -> JsonObject:
-    """The schema that a `$ref` leads to, or the schema itself."""
+    """Return the schema that a `$ref` leads to, or the schema itself."""
     seen: set[str] = set()
     while isinstance(path := schema.get("$ref"), str):
         target: Any = root

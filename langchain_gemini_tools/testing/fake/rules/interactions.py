@@ -152,7 +152,7 @@ def _check_choice(choice: Any, body: JsonObject) -> None:
 
 
 def read_steps(given: Any) -> list[JsonObject]:
-    """The input as steps. Recorded: a string, a content, a list of contents, a list of steps."""
+    """Return the input as steps. Recorded: a string, a content, a list of contents or of steps."""
     if isinstance(given, str):
         given = [{"type": "text", "text": given}]
     if isinstance(given, dict):
@@ -252,5 +252,5 @@ def _check_signature(step: JsonObject, memory: Memory, *, accepts_foreign: Forei
 
 
 def unknown_interaction(name: str) -> Refusal:
-    """The refusal of an id that is not stored. The message of the API is not known."""
+    """Return the refusal of an id that is not stored. The message of the API is not known."""
     return Refusal(f"Interaction {name} was not found.", 404, evidence="inferred")

@@ -104,7 +104,7 @@ def check_length(tokens: int, limit: int) -> None:
 def check_model(
     name: str, version: str, backend: Backend, method: str, extra: Collection[str] = ()
 ) -> Model:
-    """The model of this name; `extra` names exist as well, with the newest behaviour."""
+    """Return the model of this name; `extra` names exist as well, with the newest behaviour."""
     if model := find_model(name, version):
         return model
     if name in extra:
@@ -138,7 +138,7 @@ _SCALARS: dict[str, tuple[tuple[type, ...], str]] = {
 
 
 def read_payload(raw: bytes, **message: Any) -> JsonObject:
-    """The request, keys in camelCase, without nulls; `message` is what `read_message` accepts.
+    """Return the request, keys in camelCase, without nulls; `message` as for `read_message`.
 
     Raises:
         Refusal: it is not JSON, or not of this message.
@@ -159,7 +159,7 @@ def read_message(
     version: str = "v1beta",
     message: str = "GenerateContentRequest",
 ) -> JsonObject:
-    """The parsed request, keys in camelCase, without nulls; see `read_payload`."""
+    """Return the parsed request, keys in camelCase, without nulls; see `read_payload`."""
     if not isinstance(payload, dict):
         raise Refusal(
             'Invalid JSON payload received. Unknown name "": Root element must be a message.'
@@ -285,7 +285,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _is_base64(value: str) -> bool:
-    """Both alphabets, with or without padding."""
+    """Return whether this is base64, in either alphabet, with or without padding."""
     standard = value.rstrip("=").replace("-", "+").replace("_", "/")
     try:
         base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)
@@ -305,7 +305,7 @@ def _join(path: str, camel: str) -> str:
 
 
 def camel(key: str) -> str:
-    """A name in camelCase."""
+    """Return a name in camelCase."""
     head, *tail = key.split("_")
     return head + "".join(word[:1].upper() + word[1:] for word in tail)
 
@@ -469,7 +469,7 @@ class _Field(NamedTuple):
 
 
 def _read_protos(what: str, backend: Backend) -> dict[str, str]:
-    """Each message or enum that a backend has, and what is between its braces."""
+    """Return each message or enum that a backend has, and what is between its braces."""
     text = re.sub(r"//.*", "", _PROTOS)
     found = re.findall(rf"^(\w+ )?{what} (\S+) {{(.*?)}}", text, re.DOTALL | re.MULTILINE)
     return {name: inside for only, name, inside in found if only.strip() in ("", backend)}

@@ -7,6 +7,7 @@ import functools
 import gc
 import typing
 import weakref
+from collections.abc import Callable  # noqa: TC003 - Pydantic reads the annotation
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -446,10 +447,35 @@ def test_a_type_without_a_json_form_is_rejected() -> None:
         model_config = ConfigDict(arbitrary_types_allowed=True)
         x: weakref.ref[Any]
 
-    with pytest.raises(InvalidToolError, match="odd has no JSON schema"):
+    with pytest.raises(InvalidToolError, match="Parameter 'x' of odd has no JSON schema"):
         bind_tools([odd])
-    with pytest.raises(InvalidToolError, match="Odd has no JSON schema"):
+    with pytest.raises(InvalidToolError, match="Parameter 'x' of Odd has no JSON schema"):
         bind_tools([Odd])
+
+
+class Hooked(BaseModel):
+    """A class with a field that has no JSON form."""
+
+    hook: Callable[[int], int]
+
+
+def test_the_parameter_without_a_json_form_is_named_among_others() -> None:
+    def apply(values: list[int], change: Callable[[int], int] | None = None) -> None:
+        """Apply."""
+
+    def nested(values: list[int], inner: list[Hooked]) -> None:
+        """Nested."""
+
+    @dataclass
+    class Data:
+        change: Callable[[int], int]
+
+    with pytest.raises(InvalidToolError, match="Parameter 'change' of apply has no JSON schema"):
+        bind_tools([apply])
+    with pytest.raises(InvalidToolError, match="Parameter 'inner' of nested has no JSON schema"):
+        bind_tools([nested])
+    with pytest.raises(InvalidToolError, match="Data has no JSON schema"):
+        bind_tools([Data])
 
 
 def test_the_setting_of_a_class_for_other_fields_is_kept() -> None:

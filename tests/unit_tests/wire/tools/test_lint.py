@@ -244,16 +244,16 @@ def test_a_key_is_described_by_all_that_is_said_about_its_object(schema: Any) ->
 
 def test_a_key_of_a_choice_that_is_not_described_is_found() -> None:
     where = {"type": "object", "properties": IDS, "anyOf": [{"required": ["id", "phone"]}]}
-    told = [item for item in found(tool(where=where)) if item.code == "undescribed_key"]
-    assert [(item.parameter, item.message) for item in told] == [
+    findings = [item for item in found(tool(where=where)) if item.code == "undescribed_key"]
+    assert [(item.parameter, item.message) for item in findings] == [
         ("where", "'required' has keys that 'properties' does not describe: phone.")
     ]
 
 
 def test_a_required_parameter_that_leads_back_to_itself_is_found_at_its_place() -> None:
     link = {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}
-    told = {"type": "string", "description": "Always give this."}
-    node = {"type": "object", "properties": {"id": told, "next": link}, "required": ["id", "next"]}
+    text = {"type": "string", "description": "Always give this."}
+    node = {"type": "object", "properties": {"id": text, "next": link}, "required": ["id", "next"]}
     schema = {"properties": {"n": {"$ref": "#/$defs/Node"}}, "$defs": {"Node": node}}
     items = found({**tool(), "parameters": schema})
     assert [(item.code, item.parameter) for item in items] == [("recursive", "n.next")]
