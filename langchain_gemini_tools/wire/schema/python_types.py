@@ -29,10 +29,11 @@ from typing_extensions import is_typeddict
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.read import KnownSchema
+from langchain_gemini_tools.wire.schema.walk import without_properties
 from langchain_gemini_tools.wire.tools.bind import Specification
 
 if typing.TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable
 
     from pydantic.v1.fields import ModelField
 
@@ -44,7 +45,6 @@ _argument_schemas: WeakKeyDictionary[type, KnownSchema] = WeakKeyDictionary()
 _functions: WeakKeyDictionary[Callable[..., Any], tuple[Any, Specification]] = WeakKeyDictionary()
 
 _MARKS = (typing.NotRequired, typing.Required)
-
 _ALIASES = (
     *(typing.NewType, typing_extensions.TypeAliasType),
     getattr(typing, "TypeAliasType", typing.NewType),  # from Python 3.12 on
@@ -169,8 +169,8 @@ def _call_schema(tool: BaseTool) -> Any:
         return arguments_schema(tool.tool_call_schema)
     if isinstance(tool.args_schema, dict):
         # LangChain knows which arguments it injects, but leaves them in a schema that is a dict.
-        return without_arguments(tool.args_schema, getattr(tool, "_injected_args_keys", ()))
-    return without_arguments(arguments_schema(tool.args_schema), _added_arguments(tool))
+        return without_properties(tool.args_schema, getattr(tool, "_injected_args_keys", ()))
+    return without_properties(arguments_schema(tool.args_schema), _added_arguments(tool))
 
 
 def _added_arguments(tool: BaseTool) -> set[str]:
@@ -227,10 +227,10 @@ def arguments_schema(schema: Any) -> Any:
 def _read_class(cls: type) -> JsonSchema:
     if is_typeddict(cls):
         return _read_typed_dict(cls)
-    if not issubclass(cls, (BaseModel, BaseModelV1)):
-        return _read_dataclass(cls)
-    if not issubclass(cls, BaseModel):
+    if issubclass(cls, BaseModelV1):
         return _read_v1(cls)
+    if not issubclass(cls, BaseModel):
+        return _read_dataclass(cls)
     visible = _without_injected(cls)
     shown = _field_names(visible)
     hidden = {
@@ -244,7 +244,7 @@ def _read_class(cls: type) -> JsonSchema:
         if visible is cls or not issubclass(visible, BaseModel):
             raise
         schema = _read_copy(visible, cls)
-    return _hide_inside(without_arguments(schema, hidden), cls, hidden)
+    return _hide_inside(without_properties(schema, hidden), cls, hidden)
 
 
 def _is_config(annotation: object) -> bool:
@@ -256,7 +256,7 @@ def _read_v1(cls: type[BaseModelV1]) -> JsonSchema:
     """Read a class of Pydantic 1. LangChain's copy of it would fail where a field has a limit."""
     hidden = {field.alias for field in cls.__fields__.values() if _has_mark(field)}
     try:
-        schema = without_arguments(cls.schema(), hidden)
+        schema = without_properties(cls.schema(), hidden)
     except ValueError:  # something is injected that JSON has no form for
         if not hidden:
             raise
@@ -286,7 +286,7 @@ def _hide_inside(schema: JsonSchema, cls: type, names: set[str]) -> JsonSchema:
     """Return the schema with some fields also hidden in the definition of `cls` inside it."""
     for keyword in ("$defs", "definitions"):
         if own := (definitions := schema.get(keyword, {})).get(cls.__name__):
-            hidden = {**definitions, cls.__name__: without_arguments(own, names)}
+            hidden = {**definitions, cls.__name__: without_properties(own, names)}
             return {**schema, keyword: hidden}
     return schema
 
@@ -343,8 +343,7 @@ def _read_typed_dict(cls: type) -> JsonSchema:
     """
     schema = TypeAdapter(_for_pydantic(cls, {})).json_schema()
     for inner in _typed_dicts_in(cls, set()):
-        described = [schema, *schema.get("$defs", {}).values()]
-        for definition in described:
+        for definition in (schema, *schema.get("$defs", {}).values()):
             if definition.get("title") == inner.__name__ and "properties" in definition:
                 _add_descriptions(definition, inner)
     return schema
@@ -474,7 +473,7 @@ def _inspect_function(function: Callable[..., Any]) -> Specification:
         ) from error
     schema = _call_schema(tool)
     if next(iter(inspect.signature(function).parameters), None) == "self":
-        schema = without_arguments(schema, {"self"})
+        schema = without_properties(schema, {"self"})
     return Specification(tool.name, tool.description if function.__doc__ else None, schema)
 
 
@@ -497,15 +496,5 @@ def _read_partial(function: functools.partial[Any]) -> Specification:
     whole = read_function(function.func)
     given = list(inspect.signature(function.func).parameters)[: len(function.args)]
     return dataclasses.replace(
-        whole, parameters=without_arguments(whole.parameters, {*given, *function.keywords})
+        whole, parameters=without_properties(whole.parameters, {*given, *function.keywords})
     )
-
-
-def without_arguments(schema: JsonSchema, names: Collection[str]) -> JsonSchema:
-    """Return the schema of an object without some of its properties; a copy if it has them."""
-    properties = schema.get("properties") or {}
-    if properties.keys().isdisjoint(names):
-        return schema
-    left = {name: item for name, item in properties.items() if name not in names}
-    required = [name for name in schema.get("required") or () if name not in names]
-    return {**schema, "properties": left, "required": required}

@@ -18,7 +18,7 @@ from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, Keyword, keywords_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from langchain_gemini_tools.wire.shapes import JsonSchema
 
@@ -90,6 +90,16 @@ def map_value(keyword: Keyword, value: Any, change: Callable[[Child], Any]) -> A
         case "schema map":
             return {name: change(Child(item, keyword, name)) for name, item in value.items()}
     return value
+
+
+def without_properties(schema: JsonSchema, names: Collection[str]) -> JsonSchema:
+    """Return the schema of an object without some of its properties; a copy if it has them."""
+    properties = schema.get("properties") or {}
+    if properties.keys().isdisjoint(names):
+        return schema
+    left = {name: item for name, item in properties.items() if name not in names}
+    required = [name for name in schema.get("required") or () if name not in names]
+    return {**schema, "properties": left, "required": required}
 
 
 def subschemas(schema: object, *, with_definitions: bool = True) -> list[JsonSchema]:
