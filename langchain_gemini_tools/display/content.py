@@ -245,6 +245,10 @@ def read_sources(message: BaseMessage) -> list[TracedBlock]:
     return found + [TracedBlock("source", text) for text in dict.fromkeys(_citations(message))]
 
 
+_WRAPPED = (*TEXTS, *CALLS, REFUSAL)
+"""Types that LangChain wraps where it does not know them, or a field in them."""
+
+
 def _read_block(block: Any) -> Iterator[TracedBlock]:
     match block:
         case str():
@@ -265,7 +269,7 @@ def _read_block(block: Any) -> Iterator[TracedBlock]:
         case {"type": "server_tool_result", **rest}:
             status = "" if rest.get("status") == "success" else f"{rest.get('status')}: "
             yield _server_result(rest.get("output"), status)
-        case {"type": "non_standard", "value": {"type": str(kind)} as value} if kind == REFUSAL:
+        case {"type": "non_standard", "value": {"type": str(kind)} as value} if kind in _WRAPPED:
             yield from _read_block(value)
         case {"type": "non_standard", "value": value}:
             yield _read_unknown(value)
