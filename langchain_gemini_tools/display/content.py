@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from langchain_gemini_tools.facts.blocks import (
+    CALL_SIGNATURE,
     CALLS,
     GEMINI_PART,
     MEDIA,
@@ -266,6 +267,10 @@ def read_sources(message: BaseMessage) -> list[TracedBlock]:
     return found + [TracedBlock("source", text) for text in dict.fromkeys(_citations(message))]
 
 
+_WRAPPED = (*TEXTS, REFUSAL, CALL_SIGNATURE)
+"""Types that LangChain wraps where it does not know them, or a field in them."""
+
+
 def _read_block(block: Any) -> Iterator[TracedBlock]:
     match block:
         case str():
@@ -288,8 +293,8 @@ def _read_block(block: Any) -> Iterator[TracedBlock]:
             has_succeeded = rest.get("status") in (None, "success")
             status = "" if has_succeeded else f"{rest['status']}: "
             yield _server_result(rest.get("output"), status)
-        case {"type": "non_standard", "value": {"type": str(kind)} as value} if kind == REFUSAL or (
-            kind in THOUGHTS and thought_of(value)
+        case {"type": "non_standard", "value": {"type": str(kind)} as value} if (
+            kind in _WRAPPED or (kind in THOUGHTS and thought_of(value))
         ):
             yield from _read_block(value)
         case {"type": "non_standard", "value": value}:

@@ -16,11 +16,13 @@ Content = str | list[str | Block]
 
 TEXTS = ("text", "input_text", "output_text")
 THOUGHTS = ("thinking", "reasoning", "redacted_thinking", "reasoning_content")
+CALL_SIGNATURE = "function_call_signature"
+"""A thought signature in a block beside its call, as langchain-google-genai 3.0 stored it."""
 CALLS = (
     *("tool_call", "tool_call_chunk", "invalid_tool_call"),
     *("tool_use", "input_json_delta"),  # Anthropic
     *("function_call", "custom_tool_call"),  # OpenAI
-    "function_call_signature",  # langchain-google-genai 3.0: beside the call
+    CALL_SIGNATURE,
 )
 """Tool calls, which `AIMessage.tool_calls` repeats."""
 MEDIA = (

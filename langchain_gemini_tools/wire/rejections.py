@@ -189,10 +189,14 @@ def _check_support(tools: Sequence[Any], invocation: Invocation) -> None:
 
 def _check_json_beside_tools(tools: Sequence[Any], invocation: Invocation) -> None:
     if not invocation.capabilities.combines_json_output_with_functions:
-        names = [*invocation.tools.functions] or [key for tool in tools for key in tool]
+        names = [*invocation.tools.functions]
+        advice = "Use ToolStrategy or method='function_calling'"
+        if not names:  # such a model does not accept a function beside them, either
+            names = [key for tool in tools for key in tool]
+            advice = "Request the JSON without them in a second call"
         raise InvalidOptionError(
             f"{invocation.model} does not support JSON output with bound tools "
-            f"({', '.join(names)}). Use ToolStrategy or method='function_calling', or Gemini 3."
+            f"({', '.join(names)}). {advice}, or use Gemini 3."
         )
     if invocation.interaction is not None:
         return  # its response_format is another field

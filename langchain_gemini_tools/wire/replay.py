@@ -14,7 +14,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
-from langchain_gemini_tools.facts.blocks import unwrapped
+from langchain_gemini_tools.facts.blocks import CALL_SIGNATURE, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -176,7 +176,7 @@ def _signatures_in_blocks(message: AIMessage) -> gemini.JsonObject:
     signed: list[Any] = [
         block
         for block in map(unwrapped, message.content)
-        if isinstance(block, dict) and block.get("type") == "function_call_signature"
+        if isinstance(block, dict) and block.get("type") == CALL_SIGNATURE
     ]
     pairs = zip(message.tool_calls, signed, strict=False)
     return {call["id"] or "": block.get("signature") for call, block in pairs}

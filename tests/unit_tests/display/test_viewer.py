@@ -180,6 +180,18 @@ def test_a_refusal_is_shown_once() -> None:
     )
 
 
+def test_blocks_that_langchain_has_wrapped_are_shown_as_they_are() -> None:
+    """A conversation that langchain-google-genai 3.0 stored."""
+    wrapped = [
+        {"type": "text", "text": "I will look.", "extras": {"signature": "c2ln"}},
+        {"type": "function_call_signature", "signature": "c2ln"},
+    ]
+    blocks = [{"type": "non_standard", "value": block} for block in wrapped]
+    asked = answer(blocks, tool_calls=[call("f", "a")], response_metadata={"output_version": "v1"})
+    shown = _shown([HumanMessage("Hi"), asked, ToolMessage("Done", tool_call_id="a")])
+    assert [line.strip(" │├└─") for line in shown[2:]] == ["I will look.", "f()", "result  Done"]
+
+
 def test_steps_of_the_interactions_api_are_shown_as_calls_and_results() -> None:
     steps: list[Any] = [
         {"type": "google_search_call", "id": "s", "arguments": {"queries": ["cats"]}},

@@ -191,13 +191,13 @@ def test_fields_of_tomorrow_are_merged_into_the_body() -> None:
         pytest.param(
             GEMINI_2,
             {"tools": [search], "response_mime_type": "application/json"},
-            r"JSON output with bound tools \(search\)",
+            r"JSON output with bound tools \(search\)\. Use ToolStrategy or method=",
             id="JSON beside functions on 2",
         ),
         pytest.param(
             GEMINI_2,
             {"tools": [{"google_search": {}}], "response_mime_type": "application/json"},
-            r"JSON output with bound tools \(googleSearch\)",
+            r"JSON output with bound tools \(googleSearch\)\. Request the JSON without them",
             id="JSON beside built-in tools on 2",
         ),
         pytest.param(
