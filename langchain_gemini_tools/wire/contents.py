@@ -99,10 +99,13 @@ def _render_turn(turn: Turn, contents: ContentsWriter, invocation: Invocation) -
         for call, sent in _sent_calls(paired.calls, parts, rendered):
             result = call.result
             if result is None:
+                error = call.error or NOT_EXECUTED
                 contents.repairs.append(
-                    repair("unanswered_call", paired.position, id=call.id, name=call.name)
+                    repair(
+                        "unanswered_call", paired.position, id=call.id, name=call.name, error=error
+                    )
                 )
-                response = render_response(sent, {"error": NOT_EXECUTED})
+                response = render_response(sent, {"error": error})
             elif (text := render_text_result(result, sent)) is not None:
                 response = text
             else:
