@@ -173,6 +173,7 @@ def render_interaction(
         invocation,
         find_written_calls=find_written_calls,
         writer=NewStepsWriter if is_new else StepsWriter,
+        given=messages,
     )
     body = _render_body(parts.body, invocation)
     if isinstance(kept, KeptHistory):

@@ -181,9 +181,8 @@ class PromptedRequest(RenderedRequest):
             )
         left = partial.content or partial.tool_calls or partial.invalid_tool_calls
         if partial.response_metadata.get(RAW_TEXT) and not left and self.context.rejects_empty:
-            return EmptyResponseError(
-                f"The response is empty ({reason}).", finish_reason=reason, partial=partial
-            )
+            text = f"The response is empty ({reason})."
+            return EmptyResponseError(text, finish_reason=reason, partial=partial)
         return None
 
     def with_feedback(self, failure: ResponseError) -> RenderedRequest:
@@ -213,8 +212,7 @@ class PromptedStreamParser(StreamParser):
 
     def feed(self, response: gemini.Response) -> list[ChatGenerationChunk]:
         """Return the chunks that an event adds, without the protocol."""
-        chunks = self._parse(super().feed(response))
-        return [ChatGenerationChunk(message=chunk) for chunk in chunks]
+        return [ChatGenerationChunk(message=chunk) for chunk in self._parse(super().feed(response))]
 
     def _parse(self, generations: Sequence[ChatGenerationChunk]) -> list[AIMessageChunk]:
         native = [cast("AIMessageChunk", generation.message) for generation in generations]
@@ -448,6 +446,9 @@ class ChunkParser:
     def _check(self, piece: ParsedToolCall | BrokenToolCall) -> CheckedToolCall:
         """Validate a call against the tools and their schemas."""
         name = self._names.get(piece.name or "", piece.name) or UNKNOWN_TOOL
+        is_bare = isinstance(piece, BrokenToolCall) and piece.text.strip("`*.") in self._names
+        if is_bare and self._tools.schemas[name] is None:
+            piece = ParsedToolCall(name, {}, piece.text)  # its parentheses are missing
         reason = self._find_fault(name, piece)
         args = f"{UNUSABLE}{piece.text}"
         if reason is None and isinstance(piece, ParsedToolCall):
@@ -486,11 +487,10 @@ def _chunk(
     additional_kwargs: Mapping[str, Any] | None = None,
 ) -> AIMessageChunk:
     """Return a chunk with the provider of another; the last chunk has the other metadata."""
-    key = "model_provider"
-    known = source.response_metadata if source else {}
+    provider = source.response_metadata.get("model_provider") if source else None
     return AIMessageChunk(
         content=content,
         tool_call_chunks=[*calls],
         additional_kwargs={**(additional_kwargs or {})},
-        response_metadata={key: known[key]} if key in known else {},
+        response_metadata={"model_provider": provider} if provider else {},
     )

@@ -173,12 +173,12 @@ DEFINITION_KEYS = frozenset({
 """Keys of the definition of a tool, which is not a call of it."""
 
 
-_BULLET = frozenset("-*+=\u2022#0123456789.) \t_\ufe0f\u200d")
+_BULLET = frozenset("-*+=\u2022#0123456789.) \t_\ufe0f\u200d\u20e3")
 
 
 def is_bullet(char: str) -> bool:
     """Return whether models put this before the marker: a bullet, a number, an emoji, an arrow."""
-    return char in _BULLET or (char > "\u2000" and unicodedata.category(char) in {"So", "Sm"})
+    return char in _BULLET or (char > "\u2000" and unicodedata.category(char)[0] == "S")
 
 
 _EXAMPLE = re.compile(

@@ -143,7 +143,7 @@ def _as_tool(given: object) -> BaseTool:
         )
     is_async = inspect.iscoroutinefunction(given)
     try:
-        _reject_positional(given)
+        _reject_unusable(given)
         return StructuredTool.from_function(
             func=None if is_async else given,
             coroutine=given if is_async else None,
@@ -156,8 +156,10 @@ def _as_tool(given: object) -> BaseTool:
         ) from error
 
 
-def _reject_positional(function: Callable[..., Any]) -> None:
-    """Raise if a function does not accept its arguments by name, as LangChain passes them."""
+def _reject_unusable(function: Callable[..., Any]) -> None:
+    """Raise if LangChain cannot pass a function's arguments, or would return its generator."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ValueError("it is a generator. Return the whole result instead.")
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
             raise ValueError(

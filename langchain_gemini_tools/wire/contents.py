@@ -101,10 +101,13 @@ def _render_turn(turn: Turn, contents: ContentsWriter, invocation: Invocation) -
             # An action of computer use.
             is_action = tools.run_by_user and call.name not in tools.functions
             if result is None:
+                error = call.error or NOT_EXECUTED
                 contents.repairs.append(
-                    repair("unanswered_call", paired.position, id=call.id, name=call.name)
+                    repair(
+                        "unanswered_call", paired.position, id=call.id, name=call.name, error=error
+                    )
                 )
-                response = render_response(sent, {"error": NOT_EXECUTED})
+                response = render_response(sent, {"error": error})
             elif not is_action and (text := render_text_result(result, sent)) is not None:
                 response = text
             else:

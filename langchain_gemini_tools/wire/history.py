@@ -87,7 +87,7 @@ class Repair:
 
 _EXPLANATIONS = {
     "unanswered_call": "Call {id!r} of {name!r} has no tool message; "
-    f"the error {NOT_EXECUTED!r} is sent as its result.",
+    "the error {error!r} is sent as its result.",
     "late_result": "The result of call {id!r} comes after other messages; "
     "it is sent right after its call.",
     "orphan_result": "No call {id!r} that still needs a result precedes this tool message; "
@@ -124,7 +124,8 @@ def repair(kind: str, position: int, **found: object) -> Repair:
         **found: What the explanation mentions.
     """
     explanation = _EXPLANATIONS.get(kind) or _HARMLESS[kind]
-    return Repair(kind, position, explanation.format(**found), is_harmless=kind in _HARMLESS)
+    text = explanation.format(**{"error": NOT_EXECUTED, **found})
+    return Repair(kind, position, text, is_harmless=kind in _HARMLESS)
 
 
 @dataclass(slots=True)
@@ -136,6 +137,8 @@ class PairedCall:
     args: dict[str, Any]
     result: ToolMessage | None = None
     result_position: int = 0
+    error: str | None = None
+    """Why an invalid call was not executed, if that is known."""
 
 
 @dataclass(slots=True)
@@ -319,7 +322,8 @@ def calls_of(message: AIMessage) -> list[PairedCall]:
     for invalid in message.invalid_tool_calls:
         if invalid.get("id") and invalid.get("name"):
             args = _invalid_arguments(invalid.get("args") or "")
-            calls.append(PairedCall(invalid["id"] or "", invalid["name"] or "", args))
+            error = invalid.get("error")
+            calls.append(PairedCall(invalid["id"] or "", invalid["name"] or "", args, error=error))
     content = message.content
     if not isinstance(content, str) and (found := list(_block_calls(message))):
         known = {call.id for call in calls}

@@ -252,12 +252,14 @@ class RequestParts:
     is_large: bool
 
 
-def render_parts(
+def render_parts(  # noqa: PLR0913 - each by its name
     messages: Sequence[BaseMessage],
     invocation: Invocation,
     rewrite_turn: TurnRewriter | None = None,
     find_written_calls: Callable[[Collection[str]], WrittenCalls] | None = None,
     writer: type[ContentsWriter] = ContentsWriter,
+    *,
+    given: Sequence[BaseMessage] = (),
 ) -> RequestParts:
     """Render messages and options as the fields of a body, and check their combinations.
 
@@ -267,10 +269,12 @@ def render_parts(
         rewrite_turn: Changes each turn of the arranged history before it is rendered.
         find_written_calls: Makes what finds calls of functions in the text of the response.
         writer: Collects and encodes the contents; by default as generateContent reads them.
+        given: The list of the caller, if the history is a part of it.
 
     Raises:
         InvalidInputError: The API would reject the input, or it cannot be sent.
     """
+    given = given or messages
     if invocation.cache:
         messages = cut_cached_messages(messages, invocation.cache)
     is_large = _is_large(messages)
@@ -292,11 +296,15 @@ def render_parts(
         body = merge_fields(body, plain(invocation.extra_body))
     is_json = body.get("generationConfig", {}).get("responseMimeType") == JSON
     check_combinations(body, invocation, is_json=is_json)
+    repairs = contents.repairs
+    if repairs and messages is not given:
+        places = {id(message): place for place, message in enumerate(given)}
+        repairs = [replace(r, position=places[id(messages[r.position])]) for r in repairs]
     if not invocation.repairs_history:
-        _reject_repairs(contents.repairs)
+        _reject_repairs(repairs)
     names = invocation.tools.user_names
     written = find_written_calls(names) if find_written_calls and names and not is_json else None
-    return RequestParts(body, contents.repairs, _response_context(invocation, written), is_large)
+    return RequestParts(body, repairs, _response_context(invocation, written), is_large)
 
 
 def _render_body(

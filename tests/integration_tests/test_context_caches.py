@@ -138,6 +138,13 @@ def test_the_beginning_of_a_conversation_is_cached(
     assert "Another beginning." in json.dumps(emulator.last.body["contents"])
 
 
+def test_a_repair_has_the_position_in_the_whole_history(make_model: MakeModel) -> None:
+    beginning = [HumanMessage(HANDBOOK), AIMessage("I have read it.")]
+    chat = make_model().with_context_cache(beginning)
+    [repair] = chat.preview([*beginning, ToolMessage("Rain", tool_call_id="c1")]).repairs
+    assert (repair.kind, repair.position) == ("orphan_result", 2)
+
+
 def test_a_message_that_differs_only_by_its_status_is_sent(
     emulator: Emulator, make_model: MakeModel
 ) -> None:

@@ -28,6 +28,7 @@ from langchain_gemini_tools.errors import (
     FailedInteractionError,
     GeminiInvalidRequestError,
     GeminiServerError,
+    InvalidHistoryError,
     InvalidOptionError,
     InvalidToolError,
     MalformedToolCallError,
@@ -632,6 +633,19 @@ async def test_only_what_is_new_is_sent_if_interactions_are_kept(
     assert [step["type"] for step in emulator.last.steps] == ["user_input"]
     assert emulator.refusals == []
     assert len([r for r in caplog.records if "lets Google keep" in r.getMessage()]) == 1
+
+
+def test_a_repair_has_the_position_in_the_whole_history(
+    make_model: MakeModel, emulator: Emulator
+) -> None:
+    chat = make_model(api="interactions", use_previous_interaction=True)
+    bound = chat.bind_tools([get_weather])
+    question = HumanMessage("Weather in Oslo?")
+    history = [SystemMessage("Be brief."), question, bound.invoke([question]), HumanMessage("So?")]
+    [repair] = bound.preview(history).repairs
+    assert (repair.kind, repair.position) == ("unanswered_call", 2)
+    with pytest.raises(InvalidHistoryError, match=r"^Message 2 cannot be sent unchanged"):
+        bound.preview(history, on_broken_history="raise")
 
 
 def test_the_request_stays_constant_in_size(make_model: MakeModel, emulator: Emulator) -> None:

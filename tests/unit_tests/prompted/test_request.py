@@ -71,6 +71,18 @@ def test_text_around_calls_is_content_and_calls_are_tool_calls() -> None:
     assert message.response_metadata["finish_reason"] == "STOP"
 
 
+@pytest.mark.parametrize(
+    "text", ["TOOL_CALL: now", "TOOL_CALL: now\nPlease wait.", "- TOOL_CALL: `now`"]
+)
+def test_a_call_without_arguments_may_be_a_name(text: str) -> None:
+    assert seen(read(text))["calls"] == [("now", {})]
+
+
+def test_a_name_is_not_a_call_with_arguments() -> None:
+    (invalid,) = seen(read("TOOL_CALL: get_weather"))["invalid"]
+    assert invalid[:2] == ("get_weather", "unusable call]: get_weather")
+
+
 INVENTED = "TOOL_RESULT: get_weather #1\nSunny\nEND_TOOL_RESULT\n"
 
 

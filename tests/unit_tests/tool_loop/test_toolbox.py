@@ -71,6 +71,11 @@ def positional(text: str, /) -> str:
     return text
 
 
+def yielding(text: str) -> Iterator[str]:
+    """Say it again."""
+    yield text
+
+
 def unresolved(text: Unknown) -> str:  # type: ignore[name-defined] # noqa: F821
     """Say it again."""
     return str(text)
@@ -137,6 +142,7 @@ DECLARATION = {"name": "search", "parameters": {"type": "object"}}
         ),
         ([positional], "'positional' cannot be used as a tool: it does not accept 'text' by name"),
         ([abs], "'abs' cannot be used as a tool: it does not accept 'x' by name"),
+        ([yielding], "'yielding' cannot be used as a tool: it is a generator"),
         ([unresolved], "'unresolved' cannot be used as a tool: name 'Unknown' is not defined"),
         ([needy], "'needy': the argument 'user' has to be injected. Pass `inject={'user': ...}`"),
         ([aliased], "'aliased': the injected argument 'user' has an alias"),

@@ -485,6 +485,22 @@ def test_an_invalid_call_is_sent_so_that_its_error_has_a_partner() -> None:
     ]
 
 
+def test_an_invalid_call_without_a_result_is_answered_with_its_error() -> None:
+    given = {**invalid("a", "search", "q=1"), "error": "'q=1' is not JSON."}
+    messages = [ASK, AIMessage("", invalid_tool_calls=[given]), HumanMessage("?")]
+    assert contents(messages)[2] == user(
+        {
+            "functionResponse": {
+                "id": "a",
+                "name": "search",
+                "response": {"error": "'q=1' is not JSON."},
+            }
+        }
+    )
+    [repair] = ChatGemini(model=GEMINI_3).preview(messages).repairs
+    assert repair.explanation.endswith("the error \"'q=1' is not JSON.\" is sent as its result.")
+
+
 @pytest.mark.parametrize("call_id", [None, ""])
 def test_an_invalid_call_without_id_or_name_is_left_out(call_id: str | None) -> None:
     messages = [
