@@ -359,9 +359,13 @@ def private_values(headers: Mapping[Any, Any]) -> list[str]:
 
 
 def oauth_secrets(fields: Mapping[str, Any]) -> list[str]:
-    """Return the credentials in a request to a token endpoint, or in its response."""
+    """Return the credentials in a request to a token endpoint, or in its response.
+
+    A word, such as the "password" of an example, is none.
+    """
     names = (*_ISSUED, *_PRESENTED) if "grant_type" in fields else _ISSUED
-    return [value for name in names if isinstance(value := fields.get(name), str)]
+    values = [value for name in names if isinstance(value := fields.get(name), str)]
+    return [value for value in values if not (value.isalpha() and value.islower())]
 
 
 def argument_secrets(arguments: Mapping[str, Any]) -> list[str]:

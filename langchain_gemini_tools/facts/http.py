@@ -197,7 +197,9 @@ class ErrorBody:
         except ValueError:
             pass
         try:
-            return max((parsedate_to_datetime(str(given)) - datetime.now(UTC)).total_seconds(), 0.0)
+            date = parsedate_to_datetime(str(given))
+            date = date if date.tzinfo else date.replace(tzinfo=UTC)  # "-0000" is UTC as well
+            return max((date - datetime.now(UTC)).total_seconds(), 0.0)
         except (ValueError, TypeError, OverflowError):
             return None
 

@@ -6,6 +6,7 @@ around them), so that both give the same message.
 
 from __future__ import annotations
 
+import json
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from langchain_gemini_tools.errors import (
     GeminiAPIError,
     MalformedToolCallError,
     ResponseError,
+    TruncatedStreamError,
     UnreadableResponseError,
 )
 from langchain_gemini_tools.facts.blocks import NOT_RELEASED
@@ -330,6 +332,7 @@ def parse_response(
     Raises:
         ResponseError: No candidate is usable.
     """
+    _check_is_response(response)
     generations: list[ChatGeneration] = []
     withheld: list[ResponseError] = []
     for candidate in _candidates(response) or (None,):
@@ -451,13 +454,35 @@ class StreamParser:
         try:
             yield
         except (GeminiAPIError, ResponseError) as error:
+            if isinstance(error, TruncatedStreamError):
+                self._check_is_response()
             error.partial = error.partial or self.partial()
             raise
+
+    def _check_is_response(self) -> None:
+        metadata = self._candidate.finish().metadata
+        if not metadata.saw_candidate and not metadata.usage:
+            _check_is_response(metadata.fields)
 
     def partial(self) -> AIMessage | None:
         """Return the message so far, with calls that cannot be executed; `None` if it is empty."""
         candidate = self._candidate.finish()
         return None if candidate.is_empty else candidate.partial()
+
+
+_OF_A_RESPONSE = frozenset(
+    {"candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId", "createTime"}
+)
+"""Every response of Gemini with something in it has one of these fields."""
+
+
+def _check_is_response(fields: Mapping[str, Any]) -> None:
+    """Reject the JSON of another server, such as a gateway that explains itself with status 200."""
+    if fields and fields.keys().isdisjoint(_OF_A_RESPONSE):
+        raise UnreadableResponseError(
+            f"The response is not one of Gemini: {json.dumps(fields)[:200]}. Check base_url.",
+            body=fields,
+        )
 
 
 def _candidates(response: gemini.Response) -> list[gemini.JsonObject]:

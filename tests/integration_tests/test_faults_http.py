@@ -409,3 +409,15 @@ async def test_a_200_that_is_not_a_response_is_an_error(
     assert raised.value.partial is None
     assert len(emulator.requests) == 3
     assert emulator.pending_replies == 0
+
+
+@rotated(way=WAYS)
+async def test_a_gateway_that_explains_itself_with_status_200_is_quoted(
+    *, emulator: Emulator, make_model: MakeModel, library: str, way: str
+) -> None:
+    for _ in range(2):
+        emulator.reply(fault=raw(200, {"message": f"Blocked: key {API_KEY} has no budget."}))
+    with pytest.raises(errors.UnreadableResponseError, match=r"has no budget.*Check base_url") as e:
+        await ask(make_model(max_retries=1), way)
+    assert API_KEY not in f"{e.value} {e.value.body}"
+    assert e.value.partial is None

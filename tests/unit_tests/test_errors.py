@@ -175,8 +175,10 @@ def test_the_delay_that_the_api_asks_for(
     assert error.retry_after == seconds
 
 
-def test_a_delay_may_be_a_date() -> None:
-    later = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
+@pytest.mark.parametrize("zone", ["GMT", "+0000", "-0000"])
+def test_a_delay_may_be_a_date(zone: str) -> None:
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
+    later = date.replace("GMT", zone)
     error = map_api_error(503, body(), SimpleNamespace(headers={"retry-after": later}))
     assert error.retry_after == pytest.approx(30, abs=2)
 

@@ -24,6 +24,7 @@ from langchain_gemini_tools.facts.credentials import (
     forms,
     is_credential,
     kinds_in,
+    oauth_secrets,
     private_values,
     redact,
     redact_json,
@@ -310,3 +311,9 @@ def test_the_key_of_the_gateway_is_in_use_while_the_gateway_is_on(
 
 def test_no_other_module_names_a_header_with_a_credential() -> None:
     assert modules_with(KEY_HEADER, TOKEN_HEADER) == {"facts/credentials.py"}
+
+
+def test_a_word_in_an_oauth_exchange_is_not_a_secret() -> None:
+    fields = {"grant_type": "password", "password": "password", "client_secret": "s3cret"}
+    assert oauth_secrets(fields) == ["s3cret"]
+    assert oauth_secrets({"code": "NOT_FOUND", "refresh_token": "r3fresh"}) == ["r3fresh"]
