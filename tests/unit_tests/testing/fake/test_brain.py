@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.testing.fake.ask import Ask, Model
-from langchain_gemini_tools.testing.fake.brain import places_in, read_prompted, think
+from langchain_gemini_tools.testing.fake.brain import places_in, think
+from langchain_gemini_tools.testing.fake.prompted import read_prompted
 from langchain_gemini_tools.wire.tools.bind import bind_tools
 from tests.unit_tests.prompted.test_prompt import get_weather, now
 from tests.unit_tests.testing.fake.requests import (
