@@ -749,7 +749,8 @@ def test_the_reason_of_a_refusal_without_one_is_logged(
     assert caplog.messages == [f"Request 1 is refused: {gemini.refusals[0].why}"]
 
 
-def test_simple_rules_do_not_keep_an_agent_busy_for_ever() -> None:
+@pytest.mark.parametrize("model", [MODEL, "gemma-3-27b-it"])
+def test_simple_rules_do_not_keep_an_agent_busy_for_ever(model: str) -> None:
     """`create_agent` allows thousands of steps, and sends a structured output back as an error."""
 
     class Picky(BaseModel):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -223,6 +224,9 @@ _SAMPLES = {
     "time": "12:00:00Z",
     "email": "ada@example.org",
     "uri": "https://example.org/",
+    "duration": "P1D",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
     "uuid": "0d4f1a52-8f63-4a7e-9f0e-3f3f3f3f3f3f",
 }
 
@@ -290,7 +294,10 @@ class Filler:
     def _number(self, schema: JsonObject) -> float:
         number = self.numbers.pop(0) if self.numbers else 1.0
         number = max(number, schema.get("minimum", number))
-        return float(min(number, schema.get("maximum", number)))
+        number = min(number, schema.get("maximum", number))
+        if step := schema.get("multipleOf"):
+            number = math.ceil(number / step) * step
+        return float(number)
 
     def _string(self, schema: JsonObject, key: str) -> str:
         if (sample := _SAMPLES.get(str(schema.get("format", "")))) is not None:

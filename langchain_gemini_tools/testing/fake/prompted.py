@@ -61,6 +61,12 @@ def write_prompted(answer: Answer) -> Answer:
     return replace(answer, parts=[*others, {"text": "\n".join(lines)}], finish_message=None)
 
 
+def written_calls(answer: Answer) -> list[JsonObject]:
+    """The calls of an answer, also those that are text."""
+    parts = _parts({"parts": answer.parts}, [])
+    return [part["functionCall"] for part in parts if "functionCall" in part]
+
+
 def _instructions(ask: Ask) -> Iterator[str]:
     """The texts that declare tools, or ask for JSON."""
     for content in (ask.body.get("systemInstruction", {}), *ask.contents):

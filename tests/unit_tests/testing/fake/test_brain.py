@@ -256,3 +256,15 @@ def test_prompted_calls_are_truncated_like_text() -> None:
 
 def test_json_is_returned_if_the_prompt_asks_for_it() -> None:
     assert text_of(gemma_asked("Route 66", response_schema=Stop)) == '{"place": "The place."}'
+
+
+def test_numbers_are_multiples_and_formats_have_samples() -> None:
+    fields = {
+        "pages": {"type": "integer", "multipleOf": 7},
+        "length": {"type": "string", "format": "duration"},
+        "host": {"type": "string", "format": "ipv4"},
+    }
+    schema = {"type": "object", "properties": fields, "required": [*fields]}
+    tool = {"name": "print_book", "parametersJsonSchema": schema}
+    ((_, args),) = calls(user("Print the book"), tools=[{"functionDeclarations": [tool]}])
+    assert args == {"pages": 7, "length": "P1D", "host": "192.0.2.1"}
