@@ -24,6 +24,7 @@ from langchain_gemini_tools.facts.environment import (
     VERTEX_VARIABLES,
 )
 from langchain_gemini_tools.testing.fake.answer import may_be_foreign
+from langchain_gemini_tools.testing.fake.prompted import read_prompted, written_calls
 from langchain_gemini_tools.testing.fake.responses import Refusal, whole
 from langchain_gemini_tools.testing.fake.script import LongAnswer, Reply
 from langchain_gemini_tools.testing.fake.server import Emulator
@@ -326,9 +327,8 @@ class FakeGemini(Emulator):
 
         The simple rules do not read errors, so they repeat what the agent rejects.
         """
-        parts = reply.answer.parts if reply.answer else []
-        calls = [part["functionCall"] for part in parts if "functionCall" in part]
-        if calls and min(map(ask.count_calls, calls)) >= _MAX_REPETITIONS:
+        calls = written_calls(reply.answer) if reply.answer else []
+        if calls and min(map((read_prompted(ask) or ask).count_calls, calls)) >= _MAX_REPETITIONS:
             name, args = calls[0]["name"], json.dumps(calls[0]["args"], ensure_ascii=False)
             raise self._unanswerable(
                 f"Without a script, FakeGemini has called {name}({args:.200}) {_MAX_REPETITIONS} "

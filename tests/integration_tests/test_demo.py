@@ -94,7 +94,7 @@ def test_an_interrupted_command_ends_without_a_traceback(
         env={"GOOGLE_API_KEY": API_KEY, "GOOGLE_GEMINI_BASE_URL": emulator.url},
     ) as running:
         assert running.stderr is not None
-        while not emulator.requests:
+        while not emulator.requests and running.poll() is None:
             time.sleep(0.01)
         running.send_signal(signal.SIGINT)
         assert running.stderr.read() == b""

@@ -657,3 +657,13 @@ def test_tokens_are_counted_of_contents_for_a_model(
     place = "CountTokensRequest." + ("generate_content_request." if body else "")
     message = json.loads(response.read())["error"]["message"]
     assert message == f"* {place}{missing}: {missing} is not specified\n"
+
+
+def test_a_stream_that_does_not_ask_for_events_is_an_array(reader: Reader) -> None:
+    """Recorded by llm-gemini, which reads it so."""
+    response = reader.post(STREAM_PATH.removesuffix("?alt=sse"))
+    assert response.headers["content-type"].startswith("application/json")
+    events = json.loads(response.read())
+    texts = [event["candidates"][0]["content"]["parts"][0]["text"] for event in events]
+    assert "".join(texts) == "Hello! How can I help you today? You said: Hello."
+    assert [event["candidates"][0].get("finishReason") for event in events][-2:] == [None, "STOP"]

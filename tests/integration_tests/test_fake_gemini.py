@@ -27,6 +27,7 @@ from langchain_gemini_tools.errors import (
     GeminiConnectionError,
     GeminiInvalidRequestError,
     GeminiRateLimitError,
+    GeminiServerError,
     GeminiTimeoutError,
     InvalidOptionError,
 )
@@ -748,7 +749,8 @@ def test_the_reason_of_a_refusal_without_one_is_logged(
     assert caplog.messages == [f"Request 1 is refused: {gemini.refusals[0].why}"]
 
 
-def test_simple_rules_do_not_keep_an_agent_busy_for_ever() -> None:
+@pytest.mark.parametrize("model", [MODEL, "gemma-3-27b-it"])
+def test_simple_rules_do_not_keep_an_agent_busy_for_ever(model: str) -> None:
     """`create_agent` allows thousands of steps, and sends a structured output back as an error."""
 
     class Picky(BaseModel):
@@ -793,3 +795,15 @@ def test_a_long_reply_is_refused_for_an_interaction(gemini: FakeGemini) -> None:
     gemini.reply_long("one two three four")
     with pytest.raises(GeminiInvalidRequestError, match="no long answers for interactions"):
         new_model(api="interactions").invoke("Count.")
+
+
+@pytest.mark.parametrize("api", ["generate_content", "interactions"])
+def test_a_client_that_waits_until_a_server_no_longer_hangs_gets_an_error(
+    gemini: FakeGemini, api: Any
+) -> None:
+    gemini.hang(0.01, times=2)
+    gemini.reply("It is sunny.")
+    with pytest.raises(GeminiServerError, match="Deadline expired"):
+        new_model(api=api, max_retries=0).invoke("Hello")
+    assert new_model(api=api, max_retries=1).invoke("Hello").text == "It is sunny."
+    assert len(gemini.requests) == 3

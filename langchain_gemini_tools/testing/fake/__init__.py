@@ -14,7 +14,8 @@
 - `rules`: what the real API rejects, rejected with its messages
 - `script`: scripted replies; `planned_faults`: faults of the next requests; `faults`: what can go
   wrong
-- `brain`: the rule-based model that answers when nothing is scripted
+- `brain`: the rule-based model that answers when nothing is scripted; `prompted`: how it reads
+  tools that a prompt declares
 - `answer`: an answer as one body or as a stream, and what is remembered of it
 - `responses`: HTTP responses, errors, and their server
 - `caches`, `batches`, `vertex_batches`, `interactions`: the other services

@@ -69,9 +69,13 @@ class PlannedFaults:
         self._plan(f"fail({status})", times, skip, instead=Reply(fault=fault))
 
     def hang(self, seconds: float = 600, *, times: int | None = 1, skip: int = 0) -> None:
-        """Make the next requests wait for a response, until the client's timeout or the end."""
-        reply = Reply("", fault=faults.slow_first_byte(seconds))
-        self._plan("hang()", times, skip, instead=reply)
+        """Make the next requests wait for a response, until the client's timeout or the end.
+
+        They do not use up replies. A client that waits longer gets a 504. To delay a reply, script
+        it with `reply(..., fault=faults.slow_first_byte(seconds))`.
+        """
+        late = faults.both(faults.deadline_exceeded(), faults.slow_first_byte(seconds))
+        self._plan("hang()", times, skip, instead=Reply(fault=late))
 
     def reset(self, *, times: int | None = 1, skip: int = 0) -> None:
         """Close the connections of the next requests without a response."""

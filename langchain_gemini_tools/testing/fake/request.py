@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.testing.fake.interactions import read_call
-from langchain_gemini_tools.testing.fake.responses import JsonObject, Refusal
+from langchain_gemini_tools.testing.fake.responses import JsonObject, Refusal, reading
 from langchain_gemini_tools.testing.fake.rules.interactions import read_steps
 from langchain_gemini_tools.testing.fake.rules.payload import read_message
 
@@ -138,7 +138,8 @@ class Request:
         body: JsonObject = self.body if isinstance(self.body, dict) else {}
         if self.is_interaction:
             try:
-                return read_call(body, read_steps(body.get("input")))
+                with reading():
+                    return read_call(body, read_steps(body.get("input")))
             except Refusal:
                 return {}
         body = body.get("generateContentRequest", body)

@@ -75,6 +75,22 @@ def event_stream(events: list[Any]) -> Outgoing:
     return Outgoing(200, {"content-type": "text/event-stream"}, steps, is_stream=True)
 
 
+def as_array(outgoing: Outgoing) -> Outgoing:
+    """A stream as the API sends it without `alt=sse`: one JSON array (recorded by llm-gemini)."""
+    if not outgoing.is_stream:
+        return outgoing
+    steps: list[Step] = []
+    opening = b"["
+    for step in outgoing.steps:
+        if isinstance(step, bytes):
+            steps.append(opening + step.removeprefix(b"data: ").rstrip())
+            opening = b"\n,\r\n"
+        else:
+            steps.append(step)
+    headers = {**outgoing.headers, "content-type": "application/json; charset=UTF-8"}
+    return replace(outgoing, headers=headers, steps=(*steps, b"\n]"))
+
+
 def event_bytes(event: Any) -> bytes:
     """Return one event; text and bytes are sent as they are."""
     if isinstance(event, bytes | str):

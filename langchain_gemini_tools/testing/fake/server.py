@@ -44,6 +44,7 @@ from langchain_gemini_tools.testing.fake.responses import (
     Outgoing,
     Refusal,
     Server,
+    as_array,
     error_body,
     whole,
 )
@@ -350,13 +351,12 @@ class Emulator(PlannedFaults):
             check_cached_content(ask)
             body, cached_tokens = self.caches.join(body, model)
             ask = replace(ask, body=body, cached_tokens=cached_tokens)
-        if is_stream and request.query.get("alt") != "sse":
-            raise Refusal("FakeGemini streams server-sent events only: ?alt=sse", 501)
         foreign = self.accepts_foreign_signatures
         rules.check(ask, self.memory, accepts_foreign=foreign, judge=self._judge)
         self.batches.check_files(ask.contents)
         payload.check_length(prompt_tokens(ask), self.token_limit)
-        return self._respond(ask, request)
+        outgoing = self._respond(ask, request)
+        return as_array(outgoing) if request.query.get("alt") != "sse" else outgoing
 
     def _listed_models(self, version: str) -> list[Model]:
         return [find_model(name, version) or Model(name) for name in (*_LISTED, *self.models)]

@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.testing.fake.ask import Ask, Model
-from langchain_gemini_tools.testing.fake.brain import places_in, read_prompted, think
+from langchain_gemini_tools.testing.fake.brain import places_in, think
+from langchain_gemini_tools.testing.fake.prompted import read_prompted
 from langchain_gemini_tools.wire.tools.bind import bind_tools
 from tests.unit_tests.prompted.test_prompt import get_weather, now
 from tests.unit_tests.testing.fake.requests import (
@@ -255,3 +256,15 @@ def test_prompted_calls_are_truncated_like_text() -> None:
 
 def test_json_is_returned_if_the_prompt_asks_for_it() -> None:
     assert text_of(gemma_asked("Route 66", response_schema=Stop)) == '{"place": "The place."}'
+
+
+def test_numbers_are_multiples_and_formats_have_samples() -> None:
+    fields = {
+        "pages": {"type": "integer", "multipleOf": 7},
+        "length": {"type": "string", "format": "duration"},
+        "host": {"type": "string", "format": "ipv4"},
+    }
+    schema = {"type": "object", "properties": fields, "required": [*fields]}
+    tool = {"name": "print_book", "parametersJsonSchema": schema}
+    ((_, args),) = calls(user("Print the book"), tools=[{"functionDeclarations": [tool]}])
+    assert args == {"pages": 7, "length": "P1D", "host": "192.0.2.1"}

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from langchain_gemini_tools.testing.fake.request import Route, read_route
+from langchain_gemini_tools.testing.fake.request import Request, Route, read_route
 
 
 @pytest.mark.parametrize(
@@ -76,3 +78,10 @@ def test_paths_lead_to_services(page: str, service: str, operation: str) -> None
 )
 def test_other_pages_do_not_exist(page: str) -> None:
     assert read_route(*page.split()) is None
+
+
+def test_an_interaction_without_the_expected_form_has_empty_views() -> None:
+    body = {"model": "gemini-3.8-flash", "input": "Hello", "generation_config": "low"}
+    raw = json.dumps(body).encode()
+    request = Request("POST", "/v1beta/interactions", {}, {}, "gemini-3.8-flash", "gemini", raw)
+    assert (request.prompt, request.contents, request.generation_config) == ("", [], {})
