@@ -28,6 +28,7 @@ from langchain_gemini_tools.batch.runner import (
     AgentStep,
     Asker,
     Runner,
+    is_same_call,
     lost_state,
     request_of,
 )
@@ -59,7 +60,9 @@ class GraphStep(Asker):
 
     pauses = GraphInterrupt
     is_strict: bool = False
-    """Whether an answer to another call is an error at once."""
+    """Whether the next answer must be that to this call, or to one with the same messages."""
+    by_messages: bool = False
+    """Whether a call is the same if only its messages are."""
     patience_seconds: float = 0.0
     """How long `wait_for_others` waits, at most."""
     _raised: dict[str, BaseException] = field(default_factory=dict)
@@ -88,7 +91,9 @@ class GraphStep(Asker):
                 raise self._raised[task]
             while True:
                 answer = self._next_answer(task, question)
-                if answer["call"] == question["call"] or self.is_strict or or_another:
+                asked, call = answer["call"], question["call"]
+                is_same = asked == call or (self.by_messages and is_same_call(asked, call))
+                if is_same or self.is_strict or or_another:
                     return answer
                 kept.append(answer)
 
@@ -242,8 +247,8 @@ class GraphRunner(Runner):
         self._more = {} if context is None else {"context": context}
         self._serializer = JsonPlusSerializer()
         self._reads_async = False
-        self._has_lost_calls = False
-        """Whether an agent did not repeat a call, so that waiting for such calls is pointless."""
+        self._has_varied = False
+        """Whether an agent did not repeat a whole request, such as one with the time."""
 
     def open(self, path: Path, stack: ExitStack) -> None:
         """Open an SQLite file, unless there is a checkpointer; check the kind of the checkpointer.
@@ -284,8 +289,14 @@ class GraphRunner(Runner):
     def _run(
         self, index: int, given: Any, *, keeps_failures: bool = False, is_strict: bool = False
     ) -> AgentStep:
-        patience = _PATIENCE_SECONDS if self.bridge and not self._has_lost_calls else 0.0
-        asker = GraphStep(self.session, self.offer, keeps_failures, is_strict, patience)
+        asker = GraphStep(
+            self.session,
+            self.offer,
+            keeps_failures,
+            is_strict,
+            by_messages=self._has_varied,
+            patience_seconds=_PATIENCE_SECONDS if self.bridge and not self._has_varied else 0.0,
+        )
         config = merge_configs(self._config_of(index, asker), {"callbacks": [PauseKeeper()]})
         options = {"config": config, "stream_mode": "updates", "durability": "sync", **self._more}
         token = is_in_run.set(True)
@@ -298,8 +309,8 @@ class GraphRunner(Runner):
             return AgentStep(error=error)
         finally:
             is_in_run.reset(token)
-        if asker.has_answers_left:  # repeated, so that the error is the state of the thread
-            self._has_lost_calls = True
+        if asker.has_answers_left:  # repeated, so that an error is the state of the thread
+            self._has_varied = True
             return self._run(index, None, keeps_failures=True, is_strict=True)
         return _step_of([each for update in updates for each in update.get("__interrupt__", ())])
 

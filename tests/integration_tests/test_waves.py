@@ -336,6 +336,66 @@ def test_a_node_may_make_its_calls_in_threads(
     check_nothing_else(emulator)
 
 
+class Place(BaseModel):
+    """A place."""
+
+    city: str
+
+
+class Food(BaseModel):
+    """What people eat."""
+
+    dish: str
+
+
+def test_calls_in_threads_that_ask_the_same_get_their_own_answers(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    """They differ only by their schemas: each answer belongs to one of them."""
+    model = make_model()
+    schemas: list[Any] = [Place, Food]
+    begun: list[str] = []
+
+    def extract(schema: Any) -> str:
+        begun.append(schema.__name__)  # the first one asks last when the node is run again
+        time.sleep(0.2 if (schema is Place) == (begun.count(schema.__name__) == 2) else 0.0)
+        found = model.with_structured_output(schema, method="json_schema").invoke("Cod in Oslo.")
+        return type(found).__name__
+
+    def node(state: MessagesState) -> Any:
+        return {"messages": RunnableLambda(extract).batch(schemas)}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    (state,) = run_in_batches(graph.compile(), ASKED[:1], path=tmp_path)
+    assert [message.text for message in state["messages"][1:]] == ["Place", "Food"]
+    assert sent(emulator) == [1, 1]
+    check_nothing_else(emulator)
+
+
+def test_tools_of_a_loop_that_ask_the_same_get_their_own_answers(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    model = make_model()
+    begun: list[str] = []
+
+    @tool
+    def extract(kind: str) -> str:
+        """Extract one kind of thing."""
+        begun.append(kind)
+        time.sleep(0.2 if begun == ["Place"] else 0.0)  # the first one asks last
+        schema: Any = Place if kind == "Place" else Food
+        found = model.with_structured_output(schema, method="json_schema").invoke("Cod in Oslo.")
+        return type(found).__name__
+
+    emulator.reply(calls=[("extract", {"kind": "Place"}), ("extract", {"kind": "Food"})])
+    (result,) = run_in_batches(ToolLoop(model, [extract]), ["Extract."], path=tmp_path)
+    assert [record.message.text for record in result.calls] == ["Place", "Food"]
+    assert sent(emulator) == [1, 1, 1, 1]
+    check_nothing_else(emulator)
+
+
 @pytest.mark.parametrize("tool_is_async", [True, False])
 async def test_an_async_node_may_make_its_calls_at_the_same_time(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path, tool_is_async: bool
