@@ -84,18 +84,22 @@ class GraphStep(Asker):
         task = _find_task()
         with self._lock:
             kept = self._kept.setdefault(task, [])
-            for number, answer in enumerate(kept):
-                if answer["call"] == question["call"] or self.is_strict:
-                    return kept.pop(number)
+            if fitting := [answer for answer in kept if self._fits(answer, question)]:
+                exact = [each for each in fitting if each["call"] == question["call"]]
+                kept.remove(found := (exact or fitting)[0])
+                return found
             if task in self._raised:
                 raise self._raised[task]
-            while True:
-                answer = self._next_answer(task, question)
-                asked, call = answer["call"], question["call"]
-                is_same = asked == call or (self.by_messages and is_same_call(asked, call))
-                if is_same or self.is_strict or or_another:
-                    return answer
+            while not self._fits(answer := self._next_answer(task, question), question):
+                if or_another:
+                    break
                 kept.append(answer)
+            return answer
+
+    def _fits(self, answer: JsonObject, question: JsonObject) -> bool:
+        asked, call = answer["call"], question["call"]
+        is_same = asked == call or (self.by_messages and is_same_call(asked, call))
+        return is_same or self.is_strict
 
     def _next_answer(self, task: str, question: JsonObject) -> JsonObject:
         try:
