@@ -30,6 +30,7 @@ from langchain_gemini_tools.batch.runner import (
     Runner,
     is_same_call,
     lost_state,
+    no_same_call,
     request_of,
 )
 from langchain_gemini_tools.errors import InvalidOptionError
@@ -107,6 +108,8 @@ class GraphStep(Asker):
         except GraphInterrupt as raised:
             self._raised[task] = raised
             raise
+        if not isinstance(answer, dict) or "call" not in answer:  # a person's
+            raise no_same_call()
         self._answered[task] += 1
         return answer
 

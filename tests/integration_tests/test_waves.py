@@ -35,7 +35,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.errors import GraphInterrupt
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
-from langgraph.types import Send
+from langgraph.types import Send, interrupt
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
@@ -674,6 +674,28 @@ def test_an_agent_that_asks_a_person_waits_and_the_others_go_on(
     run_in_batches(agent, given, path=tmp_path, resume=answer)  # the same call again
     assert runs == ["Oslo"]
     check_nothing_else(emulator)
+
+
+def test_the_answer_of_a_person_is_not_taken_for_one_of_the_model(
+    make_model: MakeModel, tmp_path: Path
+) -> None:
+    model = make_model()
+    runs = itertools.count()
+
+    def node(state: MessagesState) -> Any:
+        is_first = next(runs) == 0  # then in another order
+        said = interrupt("Go on?") if is_first else model.invoke("Hello!").text
+        return {"messages": said}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    agent = graph.compile()
+    (paused,) = run_in_batches(agent, ASKED[:1], path=tmp_path)
+    answers = {question.id: "Yes." for question in paused.interrupts}
+    (result,) = run_in_batches(agent, ASKED[:1], path=tmp_path, resume=answers)
+    assert isinstance(result, errors.InvalidOptionError)
+    assert "belongs to another call" in str(result)
 
 
 @pytest.mark.parametrize("is_async", [False, True])
