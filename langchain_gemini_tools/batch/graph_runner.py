@@ -28,7 +28,9 @@ from langchain_gemini_tools.batch.runner import (
     AgentStep,
     Asker,
     Runner,
+    is_same_call,
     lost_state,
+    no_same_call,
     request_of,
 )
 from langchain_gemini_tools.errors import InvalidOptionError
@@ -59,7 +61,9 @@ class GraphStep(Asker):
 
     pauses = GraphInterrupt
     is_strict: bool = False
-    """Whether an answer to another call is an error at once."""
+    """Whether the next answer must be that to this call, or to one with the same messages."""
+    by_messages: bool = False
+    """Whether a call is the same if only its messages are."""
     patience_seconds: float = 0.0
     """How long `wait_for_others` waits, at most."""
     _raised: dict[str, BaseException] = field(default_factory=dict)
@@ -81,16 +85,22 @@ class GraphStep(Asker):
         task = _find_task()
         with self._lock:
             kept = self._kept.setdefault(task, [])
-            for number, answer in enumerate(kept):
-                if answer["call"] == question["call"] or self.is_strict:
-                    return kept.pop(number)
+            if fitting := [answer for answer in kept if self._fits(answer, question)]:
+                exact = [each for each in fitting if each["call"] == question["call"]]
+                kept.remove(found := (exact or fitting)[0])
+                return found
             if task in self._raised:
                 raise self._raised[task]
-            while True:
-                answer = self._next_answer(task, question)
-                if answer["call"] == question["call"] or self.is_strict or or_another:
-                    return answer
+            while not self._fits(answer := self._next_answer(task, question), question):
+                if or_another:
+                    break
                 kept.append(answer)
+            return answer
+
+    def _fits(self, answer: JsonObject, question: JsonObject) -> bool:
+        asked, call = answer["call"], question["call"]
+        is_same = asked == call or (self.by_messages and is_same_call(asked, call))
+        return is_same or self.is_strict
 
     def _next_answer(self, task: str, question: JsonObject) -> JsonObject:
         try:
@@ -98,6 +108,8 @@ class GraphStep(Asker):
         except GraphInterrupt as raised:
             self._raised[task] = raised
             raise
+        if not isinstance(answer, dict) or "call" not in answer:  # a person's
+            raise no_same_call()
         self._answered[task] += 1
         return answer
 
@@ -242,8 +254,8 @@ class GraphRunner(Runner):
         self._more = {} if context is None else {"context": context}
         self._serializer = JsonPlusSerializer()
         self._reads_async = False
-        self._has_lost_calls = False
-        """Whether an agent did not repeat a call, so that waiting for such calls is pointless."""
+        self._has_varied = False
+        """Whether an agent did not repeat a whole request, such as one with the time."""
 
     def open(self, path: Path, stack: ExitStack) -> None:
         """Open an SQLite file, unless there is a checkpointer; check the kind of the checkpointer.
@@ -284,8 +296,14 @@ class GraphRunner(Runner):
     def _run(
         self, index: int, given: Any, *, keeps_failures: bool = False, is_strict: bool = False
     ) -> AgentStep:
-        patience = _PATIENCE_SECONDS if self.bridge and not self._has_lost_calls else 0.0
-        asker = GraphStep(self.session, self.offer, keeps_failures, is_strict, patience)
+        asker = GraphStep(
+            self.session,
+            self.offer,
+            keeps_failures,
+            is_strict,
+            by_messages=self._has_varied,
+            patience_seconds=_PATIENCE_SECONDS if self.bridge and not self._has_varied else 0.0,
+        )
         config = merge_configs(self._config_of(index, asker), {"callbacks": [PauseKeeper()]})
         options = {"config": config, "stream_mode": "updates", "durability": "sync", **self._more}
         token = is_in_run.set(True)
@@ -298,8 +316,8 @@ class GraphRunner(Runner):
             return AgentStep(error=error)
         finally:
             is_in_run.reset(token)
-        if asker.has_answers_left:  # repeated, so that the error is the state of the thread
-            self._has_lost_calls = True
+        if asker.has_answers_left:  # repeated, so that an error is the state of the thread
+            self._has_varied = True
             return self._run(index, None, keeps_failures=True, is_strict=True)
         return _step_of([each for update in updates for each in update.get("__interrupt__", ())])
 

@@ -44,6 +44,7 @@ from langchain_gemini_tools.errors import (
 )
 from langchain_gemini_tools.facts.http import find_http_status
 from langchain_gemini_tools.facts.json_values import encode_json
+from langchain_gemini_tools.wire.function_calls import whole_call
 from langchain_gemini_tools.wire.hops import MAX_HOPS, find_next_token
 
 if TYPE_CHECKING:
@@ -266,10 +267,7 @@ def _with_call_ids(response: JsonObject) -> JsonObject:
 def _calls_in(response: JsonObject) -> Iterator[JsonObject]:
     match response:
         case {"candidates": [{"content": {"parts": list(parts)}}, *_]}:
-            for part in parts:
-                match part:
-                    case {"functionCall": dict(call)}:
-                        yield call
+            yield from (part["functionCall"] for part in parts if whole_call(part))
 
 
 def _unfinished() -> BatchJobError:

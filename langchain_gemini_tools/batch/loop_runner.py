@@ -20,6 +20,7 @@ from langchain_gemini_tools.batch.runner import (
     AgentStep,
     Asker,
     Runner,
+    is_same_call,
     lost_state,
     no_same_call,
     request_of,
@@ -70,6 +71,8 @@ class LoopStep(Asker):
     """Whether the calls are those of tools, which find their answers by what they ask."""
     ended: int = 0
     """How many of the answers belong to tools that have ended, at most."""
+    by_messages: bool = False
+    """Whether a call of a tool is the same if only its messages are."""
     _used: set[int] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -78,10 +81,11 @@ class LoopStep(Asker):
         with self._lock:
             left = [n for n in range(len(self.answers)) if n not in self._used]
             for number in left:
-                answer = self.answers[number]
-                if or_another or not self.is_in_tools or answer["call"] == question["call"]:
+                asked, call = self.answers[number]["call"], question["call"]
+                is_same = asked == call or (self.by_messages and is_same_call(asked, call))
+                if is_same or or_another or not self.is_in_tools:
                     self._used.add(number)
-                    return answer
+                    return self.answers[number]
         # One more may be left: tools in parallel were stopped by the first call of any of them.
         raise LoopPause(question, is_another=len(left) > self.ended + 1)
 
@@ -197,7 +201,7 @@ class LoopRunner(Runner):
             raise lost_state(f"{self.database} has", index, "Restore it.")
         return state
 
-    def _run(self, index: int, state: _LoopState) -> AgentStep:
+    def _run(self, index: int, state: _LoopState, *, by_messages: bool = False) -> AgentStep:
         in_tools = state.is_in_tools
         asker = LoopStep(
             self.session,
@@ -205,6 +209,7 @@ class LoopRunner(Runner):
             answers=state.answers,
             is_in_tools=in_tools,
             ended=state.ended,
+            by_messages=by_messages,
         )
         config: RunnableConfig = {**self.config, "configurable": self.configurable(asker)}
         loop = copy.copy(self.agent)
@@ -216,6 +221,8 @@ class LoopRunner(Runner):
         try:
             result = loop.invoke(messages, config)
         except LoopPause as pause:
+            if pause.is_another and not by_messages:
+                return self._run(index, state, by_messages=True)
             if pause.is_another:
                 self._store(index, state)
                 return AgentStep(error=no_same_call())

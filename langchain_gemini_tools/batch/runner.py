@@ -48,6 +48,7 @@ REQUEST_TYPE = "gemini_batch_request"
 """The `type` of the interrupts of this module."""
 FAST_COMMITS = "PRAGMA synchronous=NORMAL"
 """A commit survives the end of the process. `flush_sqlite` makes it survive that of the machine."""
+_DIGEST = 32
 
 
 # A call of the model
@@ -108,7 +109,7 @@ def ask_in_batches(asker: Asker, request: RenderedRequest, source: BatchSource) 
         question = {"type": REQUEST_TYPE, "model": source.model, "call": call}
         is_again = failed is not None and not attempts
         answer = asker.ask({**question, "body": body.decode()}, or_another=is_again)
-        if failed and not attempts and answer["call"] != call:
+        if failed and not attempts and not is_same_call(answer["call"], call):
             asker.keep(answer)  # the agent has handled the failure, and made another call
             outcome = failed
             break
@@ -129,18 +130,27 @@ def ask_in_batches(asker: Asker, request: RenderedRequest, source: BatchSource) 
 
 
 def _identify(request: RenderedRequest) -> str:
-    """Return a digest of the messages and the model of a request.
+    """Return a digest of the messages and the model of a request, and one of the whole request.
 
-    What differs elsewhere, such as the time in a system prompt, is not another call.
+    Calls that differ only elsewhere may be the same, such as with the time in a system prompt; or
+    another one of the same node, such as with another schema. See `is_same_call`.
     """
     contents = encode_json(request.body.get("contents"), is_large=True)
     # In place of a lone surrogate, a request has U+FFFD, and LangGraph's checkpoints have "?".
     contents = contents.replace("\ufffd".encode(), b"?")
-    return hashlib.sha256(request.invocation.model.encode() + contents).hexdigest()[:32]
+    whole = hashlib.sha256(request.encoded).hexdigest()[:16]
+    return (
+        hashlib.sha256(request.invocation.model.encode() + contents).hexdigest()[:_DIGEST] + whole
+    )
+
+
+def is_same_call(answered: str, call: str) -> bool:
+    """Return whether two calls have the same messages and the same model."""
+    return answered[:_DIGEST] == call[:_DIGEST]
 
 
 def _check_same_call(answered: str, call: str) -> None:
-    if answered != call:
+    if not is_same_call(answered, call):
         raise no_same_call()
 
 

@@ -35,7 +35,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.errors import GraphInterrupt
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
-from langgraph.types import Send
+from langgraph.types import Send, interrupt
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
@@ -336,6 +336,66 @@ def test_a_node_may_make_its_calls_in_threads(
     check_nothing_else(emulator)
 
 
+class Place(BaseModel):
+    """A place."""
+
+    city: str
+
+
+class Food(BaseModel):
+    """What people eat."""
+
+    dish: str
+
+
+def test_calls_in_threads_that_ask_the_same_get_their_own_answers(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    """They differ only by their schemas: each answer belongs to one of them."""
+    model = make_model()
+    schemas: list[Any] = [Place, Food]
+    begun: list[str] = []
+
+    def extract(schema: Any) -> str:
+        begun.append(schema.__name__)  # the first one asks last when the node is run again
+        time.sleep(0.2 if (schema is Place) == (begun.count(schema.__name__) == 2) else 0.0)
+        found = model.with_structured_output(schema, method="json_schema").invoke("Cod in Oslo.")
+        return type(found).__name__
+
+    def node(state: MessagesState) -> Any:
+        return {"messages": RunnableLambda(extract).batch(schemas)}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    (state,) = run_in_batches(graph.compile(), ASKED[:1], path=tmp_path)
+    assert [message.text for message in state["messages"][1:]] == ["Place", "Food"]
+    assert sent(emulator) == [1, 1]
+    check_nothing_else(emulator)
+
+
+def test_tools_of_a_loop_that_ask_the_same_get_their_own_answers(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    model = make_model()
+    begun: list[str] = []
+
+    @tool
+    def extract(kind: str) -> str:
+        """Extract one kind of thing."""
+        begun.append(kind)
+        time.sleep(0.2 if begun == ["Place"] else 0.0)  # the first one asks last
+        schema: Any = Place if kind == "Place" else Food
+        found = model.with_structured_output(schema, method="json_schema").invoke("Cod in Oslo.")
+        return type(found).__name__
+
+    emulator.reply(calls=[("extract", {"kind": "Place"}), ("extract", {"kind": "Food"})])
+    (result,) = run_in_batches(ToolLoop(model, [extract]), ["Extract."], path=tmp_path)
+    assert [record.message.text for record in result.calls] == ["Place", "Food"]
+    assert sent(emulator) == [1, 1, 1, 1]
+    check_nothing_else(emulator)
+
+
 @pytest.mark.parametrize("tool_is_async", [True, False])
 async def test_an_async_node_may_make_its_calls_at_the_same_time(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path, tool_is_async: bool
@@ -614,6 +674,28 @@ def test_an_agent_that_asks_a_person_waits_and_the_others_go_on(
     run_in_batches(agent, given, path=tmp_path, resume=answer)  # the same call again
     assert runs == ["Oslo"]
     check_nothing_else(emulator)
+
+
+def test_the_answer_of_a_person_is_not_taken_for_one_of_the_model(
+    make_model: MakeModel, tmp_path: Path
+) -> None:
+    model = make_model()
+    runs = itertools.count()
+
+    def node(state: MessagesState) -> Any:
+        is_first = next(runs) == 0  # then in another order
+        said = interrupt("Go on?") if is_first else model.invoke("Hello!").text
+        return {"messages": said}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    agent = graph.compile()
+    (paused,) = run_in_batches(agent, ASKED[:1], path=tmp_path)
+    answers = {question.id: "Yes." for question in paused.interrupts}
+    (result,) = run_in_batches(agent, ASKED[:1], path=tmp_path, resume=answers)
+    assert isinstance(result, errors.InvalidOptionError)
+    assert "belongs to another call" in str(result)
 
 
 @pytest.mark.parametrize("is_async", [False, True])
