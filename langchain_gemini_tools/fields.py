@@ -396,7 +396,7 @@ class GeminiFields(_ChatModel):
     )
 
     def __new__(cls, *unnamed: object, **_: object) -> Self:  # noqa: D102 - editors would show it
-        if unnamed:
+        if unnamed and cls.__init__ is GeminiFields.__init__:
             name = cls.__name__
             raise TypeError(
                 f"{name} accepts keyword arguments only: use {name}(model='gemini-3.8-flash')."

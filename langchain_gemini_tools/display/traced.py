@@ -212,6 +212,8 @@ def _find_messages(source: Any, run: TracedRun) -> list[BaseMessage]:
             if "structured_response" in source:
                 run.structured, run.has_structured = source["structured_response"], True
             return _to_messages(messages if isinstance(messages, list) else [messages])
+        case object(values={"messages": _} as state) | object(value={"messages": _} as state):
+            return _find_messages(state, run)  # LangGraph's `StateSnapshot` and `GraphOutput`
         case list() | tuple():
             return _to_messages(source)
     messages = getattr(source, "messages", None)

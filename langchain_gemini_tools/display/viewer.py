@@ -83,8 +83,8 @@ def trace(
 
     Args:
         source: Messages (one, a list, the chunks of a stream), an agent's state
-            (`{"messages": [...]}`), the result of a `ToolLoop`, the output of
-            `with_structured_output(..., include_raw=True)`, or an error.
+            (`{"messages": [...]}`, or what `get_state` returns), the result of a `ToolLoop`, the
+            output of `with_structured_output(..., include_raw=True)`, or an error.
         clock: A `RunClock` that was among the callbacks of the run, if there was one.
         max_chars: Longer texts are cut and end with a notice.
         max_lines: The same for lines, in plain text and in a terminal.

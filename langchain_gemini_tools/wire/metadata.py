@@ -28,7 +28,7 @@ from langchain_gemini_tools.errors import (
     TruncatedStreamError,
     UnreadableResponseError,
 )
-from langchain_gemini_tools.facts.finish_reasons import lookup
+from langchain_gemini_tools.facts.finish_reasons import CONTINUATION, lookup
 from langchain_gemini_tools.facts.json_values import snake
 from langchain_gemini_tools.facts.models import reads_signatures_of
 from langchain_gemini_tools.wire.hops import (
@@ -297,11 +297,8 @@ def find_unreleasable(
     cause = f"{reason}: {message}" if message else reason or "no finish reason"
     details: gemini.JsonObject = {"finish_reason": reason, "finish_message": message}
     if block_reason:
-        return BlockedError(
-            f"The prompt was blocked: {block_reason}. Its response has tool calls, which must not "
-            "be executed.",
-            **details,
-        )
+        text = f"The prompt was blocked: {block_reason}. Its tool calls must not be executed."
+        return BlockedError(text, **details)
     if finish.outcome == "bad_call":
         return MalformedToolCallError(
             f"The model did not make a valid tool call ({cause}).", **details
@@ -309,9 +306,11 @@ def find_unreleasable(
     if finish.outcome in {"blocked", "failed", "unknown"}:
         text = f"The response was withheld ({cause}). Its tool calls must not be executed."
         return BlockedError(text, **details)
+    is_too_long = finish.outcome == "truncated" and reason != CONTINUATION
+    advice = " Increase max_output_tokens." if is_too_long else ""
     return TruncatedResponseError(
         f"The response is not complete ({cause}). More tool calls may have followed, so these must "
-        "not be executed.",
+        f"not be executed.{advice}",
         **details,
     )
 

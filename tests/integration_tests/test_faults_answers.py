@@ -147,7 +147,7 @@ REFUSED = {
         _ended("MAX_TOKENS", CALL),
         errors.TruncatedResponseError,
         "The response is not complete (MAX_TOKENS). More tool calls may have followed, so these "
-        "must not be executed.",
+        "must not be executed. Increase max_output_tokens.",
         reason="MAX_TOKENS",
     ),
     "max-tokens-with-nothing": Refused(

@@ -101,6 +101,17 @@ def test_a_subclass_has_the_same_arguments() -> None:
     assert inspect.signature(Mine).parameters.keys() > {"api_key", "max_tokens", "more"}
 
 
+def test_only_a_constructor_of_a_subclass_may_have_positional_arguments() -> None:
+    class Named(ChatGemini):
+        def __init__(self, name: str, **arguments: Any) -> None:
+            super().__init__(model=name, **arguments)
+
+    assert Named("gemini-3.8-flash", temperature=1).model == "gemini-3.8-flash"
+    positional: Any = ChatGemini
+    with pytest.raises(TypeError, match=r"use ChatGemini\(model='gemini-3.8-flash'\)"):
+        positional("gemini-3.8-flash")
+
+
 @pytest.mark.parametrize("name", ["location", "project", "api_version"])
 @pytest.mark.parametrize(
     "value", ["evil.example/#", "evil.example?", "user@evil.example", "a/../b", "..", "a\r\nb"]

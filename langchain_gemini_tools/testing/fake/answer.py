@@ -44,7 +44,7 @@ class Answer:
 
 
 def count_tokens(value: Any) -> int:
-    """Return about four characters a token; an empty value costs nothing."""
+    """Estimate tokens: one for about four characters, none for an empty value."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return math.ceil(len(text) / 4)
 
@@ -164,7 +164,7 @@ def _is_spoken(part: JsonObject) -> bool:
 
 
 def _pieces(text: str, chunks: int | Sequence[str]) -> list[str]:
-    """Return the pieces asked for; else three or more, some of them cut inside a word."""
+    """Return the requested pieces, or three and more, some of them cut inside a word."""
     if not isinstance(chunks, int) and "".join(chunks) == text and chunks:
         return list(chunks)
     if isinstance(chunks, int):

@@ -106,7 +106,7 @@ def _calls_of(tool: JsonObject, prompt: str) -> list[JsonObject]:
 
 
 def _mentioned(tools: list[JsonObject], prompt: str) -> list[JsonObject]:
-    """Return the tools named in the prompt, else those whose subject is."""
+    """Return the tools that the prompt names, or those whose subject it names."""
     named = [tool for tool in tools if _says(prompt, tool["name"])]
     return named or [tool for tool in tools if _is_about(tool["name"], prompt)]
 
@@ -183,7 +183,7 @@ def _cut(text: str, ask: Ask) -> tuple[str, str]:
 
 
 def _with_limits(answer: Answer, ask: Ask) -> Answer:
-    """Return an answer whose calls are text, cut as text is cut."""
+    """Return an answer whose calls are text, cut at the limits of text."""
     *others, last = answer.parts
     text, finish_reason = _cut(last.get("text", ""), ask)
     if answer.finish_reason != "STOP" or finish_reason == "STOP":

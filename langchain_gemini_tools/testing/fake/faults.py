@@ -37,7 +37,7 @@ _RATE_LIMITS = "https://ai.google.dev/gemini-api/docs/rate-limits"
 
 
 def both(first: Fault, second: Fault) -> Fault:
-    """Return two faults, one after the other."""
+    """Return one fault that applies two, one after the other."""
     return lambda outgoing: second(first(outgoing))
 
 
@@ -366,7 +366,7 @@ def huge_event(size: int = 20_000_000) -> Fault:
 
 
 def wrong_content_type(content_type: str = "text/plain") -> Fault:
-    """Return the right bytes under a wrong name."""
+    """Return a fault that sends the right bytes under a wrong name."""
     return lambda outgoing: outgoing.with_headers(content_type=content_type)
 
 

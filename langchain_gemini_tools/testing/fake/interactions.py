@@ -212,7 +212,7 @@ class Stored:
     _reads: int = 0
 
     def read(self) -> JsonObject:
-        """Return what `GET` returns: documented, with the steps of the user."""
+        """Return what `GET` returns. Documented: it includes the steps of the user."""
         self._reads += 1
         if self.later is not None and self._reads > 1:
             self.body, self.later = self.later, None

@@ -23,6 +23,8 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel
 
 from langchain_gemini_tools import RunClock, trace
@@ -31,6 +33,8 @@ from tests.unit_tests.display.runs import HOSTILE, answer, call, weather_clock, 
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from langchain_core.runnables import RunnableConfig
 
 
 def _shown(source: Any, **options: Any) -> list[str]:
@@ -110,6 +114,18 @@ def test_short_json_stays_on_one_line() -> None:
 )
 def test_messages_are_found_in_what_executors_return(wrap: Any) -> None:
     assert str(trace(wrap(weather_run()))) == str(trace(weather_run()))
+
+
+def test_the_results_of_langgraph_are_shown() -> None:
+    builder = StateGraph(MessagesState)
+    builder.add_node("model", lambda _: {"messages": weather_run()[1:]})
+    builder.add_edge(START, "model")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    config: RunnableConfig = {"configurable": {"thread_id": "1"}}
+    question: Any = {"messages": [weather_run()[0]]}
+    shown = str(trace(weather_run()))
+    assert str(trace(graph.invoke(question, config, version="v2"))) == shown
+    assert str(trace(graph.get_state(config))) == shown
 
 
 def test_one_message_is_a_run_of_one_turn() -> None:
