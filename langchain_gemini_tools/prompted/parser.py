@@ -137,7 +137,7 @@ class ToolCallParser:
             yield from self._scan_inline(opener)
         elif words.is_bullet(char) or (yield from source.match(words.LABELS)):
             yield from self._scan_labelled()
-        elif self._lines.may_act and (yield from source.match(words.TICKED_MARKER)):
+        elif (yield from source.match(words.TICKED_MARKER)) and self._lines.allows_call_in_code:
             yield from self._scan_ticked()
         elif (yield from source.skip(words.LOOSE_MARKERS)):
             yield from source.run(words.BLANKS)

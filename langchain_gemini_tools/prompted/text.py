@@ -247,8 +247,8 @@ class LineMemory:
         return self.introduces_example or words.mentions_example(self.tail)
 
     @property
-    def may_act(self) -> bool:
-        """Whether the last line with text, if any, may be followed by a call in backticks."""
+    def allows_call_in_code(self) -> bool:
+        """Whether a call in backticks may follow the last line with text, or the start."""
         line = self._last.rstrip(" \t\r*_")
         if not line or line.endswith(":"):
             return not line or words.announces_call(line)

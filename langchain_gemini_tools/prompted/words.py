@@ -55,12 +55,12 @@ MARKER = "TOOL_CALL:"
 RESULT_MARKER = "TOOL_RESULT:"
 RESULT_END = "END_TOOL_RESULT"
 
-MARKERS = Words((MARKER, r"TOOL\_CALL:", "TOOL_CALL**:", "[TOOL_CALL:"))
-"""The marker, also as Markdown escapes or emphasizes it, and after a bracket."""
+MARKERS = Words((MARKER, r"TOOL\_CALL:", "TOOL_CALL**:"))
+"""The marker, also as Markdown escapes or emphasizes it."""
 TICKED_MARKER = Words((f"`{MARKER}",))
 FENCES = Words(("```", "~~~"))
 LINE_ENDS = ("", "\n", "\r")
-TRAILER = re.compile(r"[*`.)\]]*")
+TRAILER = re.compile(r"[*`.)]*")
 """What models put right after a call."""
 
 LOOSE_MARKERS = Words(

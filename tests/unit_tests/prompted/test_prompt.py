@@ -430,7 +430,6 @@ FRAMES = st.sampled_from(
         "\U0001f527 TOOL_CALL: {}",
         "**TOOL_CALL**: {}",
         "TOOL\\_CALL: {}",
-        "[TOOL_CALL: {}]",
     ]
 )
 
