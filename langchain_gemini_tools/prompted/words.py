@@ -166,11 +166,15 @@ DEFINITION_KEYS = frozenset({
 
 
 _BULLET = frozenset("-*+\u2022#0123456789.) \t_\ufe0f\u200d\u20e3")
+_VERDICTS = frozenset("\u2705\u2713\u2714\u2611\u274c\u2717\u2718\u2612")
+"""Check marks and crosses, which mark right and wrong examples."""
 
 
 def is_bullet(char: str) -> bool:
     """Return whether models put this before the marker: a bullet, a number, an emoji, an arrow."""
-    return char in _BULLET or (char > "\u2000" and unicodedata.category(char)[0] == "S")
+    if char in _BULLET:
+        return True
+    return char > "\u2000" and char not in _VERDICTS and unicodedata.category(char)[0] == "S"
 
 
 _EXAMPLE = re.compile(
