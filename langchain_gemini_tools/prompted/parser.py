@@ -30,8 +30,9 @@ in other ways too, and they write about the protocol. These rules decide what is
     (`words.mentions_example`), or right after a line that introduces one: it mentions an example,
     and ends with a colon or is a heading. This applies up to the end of the next line with text, or
     to a blank line after the example. A call without a marker that stands in a tool's result is a
-    quotation, and reported. Only a line of nothing but a marked call in backticks is a call, unless
-    a colon introduces it.
+    quotation, and reported. A line of nothing but a marked call in backticks is a call at the start
+    of the text, or if the line with text before it announces a call or is a complete sentence that
+    mentions no example.
 6.  A call that the end of the text cuts off is a `BrokenToolCall` with `is_cut`, never completed. A
     broken call ends with its line or, while its brackets are open, before a blank line, a marker or
     a fence; in a fence it ends with the fence.
@@ -75,7 +76,7 @@ _BETWEEN_CALLS = re.compile(r"[\s,;]*")
 _LANGUAGE = re.compile(r"[\w+\-#]*")
 _NEWLINES = re.compile(r"\n*")
 _TO_LINE_END = re.compile(r"[^\n]*")
-_TEXT = re.compile(r"(?:[^\n`<\[T:]++|<(?=[^a-zT/|<])|\[(?=[^TI/])|T(?=[^O])|:(?=[^ \t]))*")
+_TEXT = re.compile(r"(?:[^\n`<\[T:]++|<(?=[^a-z/|<])|\[(?=[^TI/])|T(?=[^O])|:(?=[^ \t]))*")
 """Text in which no tag, token, marker or announced call can start."""
 _CODE = re.compile(r"[^\n`]*")
 _NO_TAG = re.compile(r"[^<]*")
@@ -136,7 +137,7 @@ class ToolCallParser:
             yield from self._scan_inline(opener)
         elif words.is_bullet(char) or (yield from source.match(words.LABELS)):
             yield from self._scan_labelled()
-        elif not self._lines.is_introduced and (yield from source.match(words.TICKED_MARKERS)):
+        elif (yield from source.match(words.TICKED_MARKER)) and self._lines.allows_call_in_code:
             yield from self._scan_ticked()
         elif (yield from source.skip(words.LOOSE_MARKERS)):
             yield from source.run(words.BLANKS)
@@ -154,13 +155,10 @@ class ToolCallParser:
     def _scan_labelled(self) -> Reading[None]:
         """Read a line that starts with a bullet, a number, asterisks or a label."""
         source = self._source
-        before = ""
         for _ in range(_MAX_BULLET):
-            char = yield from source.peek()
-            if not words.is_bullet(char) and not (char == ">" and before in ("-", "=")):  # an arrow
+            if not words.is_bullet((yield from source.peek())):
                 break
             source.at += 1
-            before = char
         label = yield from source.skip(words.LABELS)
         yield from source.run(_AFTER_LABEL)
         if (yield from source.match(words.MARKERS)):
@@ -177,7 +175,7 @@ class ToolCallParser:
         reader = self._make_reader(is_marked=False)
 
         def read() -> Reading[None]:
-            yield from source.run(_TICKS)
+            source.at += 1
             try:
                 yield from self._skip_inner_marker()
                 yield from reader.read_construct()
@@ -188,9 +186,11 @@ class ToolCallParser:
             if (yield from source.peek()) not in LINE_ENDS:
                 raise NotACallError
 
-        is_call = yield from self._try(reader, read())
+        is_call = yield from reader.attempt(read(), self._skip_broken, is_fenced=False)
+        ticks = source.seen().count("`") % 2
+        self._output.settle(reader.found if is_call else None)
         if not is_call and self._lines.has_text:
-            yield from self._scan_prose(ticks=self._lines.tail.count("`") % 2)
+            yield from self._scan_prose(ticks=ticks)
 
     def _scan_marked(self) -> Reading[None]:
         """Read the marker and what follows it."""

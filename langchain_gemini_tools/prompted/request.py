@@ -446,9 +446,9 @@ class ChunkParser:
     def _check(self, piece: ParsedToolCall | BrokenToolCall) -> CheckedToolCall:
         """Validate a call against the tools and their schemas."""
         name = self._names.get(piece.name or "", piece.name) or UNKNOWN_TOOL
-        is_bare = isinstance(piece, BrokenToolCall) and piece.text.strip("`*.") in self._names
-        if is_bare and self._tools.schemas[name] is None:
-            piece = ParsedToolCall(name, {}, piece.text)  # its parentheses are missing
+        bare = self._names.get(piece.text.strip("`*.")) if isinstance(piece, BrokenToolCall) else ""
+        if bare and self._tools.schemas[bare] is None:
+            name, piece = bare, ParsedToolCall(bare, {}, piece.text)  # the parentheses are missing
         reason = self._find_fault(name, piece)
         args = f"{UNUSABLE}{piece.text}"
         if reason is None and isinstance(piece, ParsedToolCall):

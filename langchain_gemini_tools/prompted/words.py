@@ -55,14 +55,12 @@ MARKER = "TOOL_CALL:"
 RESULT_MARKER = "TOOL_RESULT:"
 RESULT_END = "END_TOOL_RESULT"
 
-MARKERS = Words(
-    (MARKER, r"TOOL\_CALL:", "TOOL_CALL*:", "TOOL_CALL**:", "TOOL_CALL__:", "[TOOL_CALL:")
-)
-"""The marker, also as Markdown escapes or emphasizes it, and after a bracket."""
-TICKED_MARKERS = Words((f"`{MARKER}", f"``{MARKER}"))
+MARKERS = Words((MARKER, r"TOOL\_CALL:", "TOOL_CALL**:"))
+"""The marker, also as Markdown escapes or emphasizes it."""
+TICKED_MARKER = Words((f"`{MARKER}",))
 FENCES = Words(("```", "~~~"))
 LINE_ENDS = ("", "\n", "\r")
-TRAILER = re.compile(r"[*`.)\]]*")
+TRAILER = re.compile(r"[*`.)]*")
 """What models put right after a call."""
 
 LOOSE_MARKERS = Words(
@@ -101,15 +99,12 @@ TAGS = {
     "<functioncall>": "</functioncall>",
     "<|tool_call|>": "<|/tool_call|>",
     "[TOOL_CALLS]": "[/TOOL_CALLS]",
-    "[TOOL_CALL]": "[/TOOL_CALL]",
-    "<TOOL_CALL>": "</TOOL_CALL>",
     "<tool_code>": "</tool_code>",
     "<call_record>": "</call_record>",
     "<|tool_call>": "<tool_call|>",
     "<start_function_call>": "<end_function_call>",
 }
-"""The tags that Qwen, Hermes, Phi, Mistral, Gemini and Gemma were trained to put around calls, and
-those that models make of the marker."""
+"""The tags that Qwen, Hermes, Phi, Mistral, Gemini and Gemma were trained to put around calls."""
 TEXT_TOKENS = Words(('<|"|>', "<escape>"))
 """What Gemma 4 and FunctionGemma put around a text in place of quotes; what is between is literal.
 https://ai.google.dev/gemma/docs/core/prompt-formatting-gemma4"""
@@ -143,9 +138,7 @@ LOOSE_LANGUAGES = frozenset(
     {"", "json", "jsonc", "json5", "python", "py", "text", "txt", "plaintext", "xml"}
 )
 """Languages of fences that are calls if they contain nothing else."""
-CALL_LANGUAGES = frozenset(
-    {"tool_code", "tool_call", "tool_calls", "tool_use", "function_call", "function_calls"}
-)
+CALL_LANGUAGES = frozenset({"tool_code", "tool_call", "tool_calls", "function_call"})
 """Languages of fences that always mean calls."""
 
 PREFIXES = ("call:", "default_api.", "default_api:", "functions.", "tools.")
@@ -158,7 +151,6 @@ ARGUMENT_KEYS = frozenset({
 })  # fmt: skip
 WRAPPER_KEYS = frozenset({
     "tool_calls", "function_calls", "tool_call", "function_call", "functionCall", "calls",
-    "TOOL_CALL",
 })  # fmt: skip
 CODE_KEY = "tool_code"
 """The key of Gemini's `{"tool_code": "print(default_api.f(a=1))"}`."""
@@ -173,12 +165,16 @@ DEFINITION_KEYS = frozenset({
 """Keys of the definition of a tool, which is not a call of it."""
 
 
-_BULLET = frozenset("-*+=\u2022#0123456789.) \t_\ufe0f\u200d\u20e3")
+_BULLET = frozenset("-*+\u2022#0123456789.) \t_\ufe0f\u200d\u20e3")
+_VERDICTS = frozenset("\u2705\u2713\u2714\u2611\u274c\u2717\u2718\u2612")
+"""Check marks and crosses, which mark right and wrong examples."""
 
 
 def is_bullet(char: str) -> bool:
     """Return whether models put this before the marker: a bullet, a number, an emoji, an arrow."""
-    return char in _BULLET or (char > "\u2000" and unicodedata.category(char)[0] == "S")
+    if char in _BULLET:
+        return True
+    return char > "\u2000" and char not in _VERDICTS and unicodedata.category(char)[0] == "S"
 
 
 _EXAMPLE = re.compile(
@@ -206,9 +202,9 @@ _SENTENCE_END = re.compile(r"[.!?][)\"']?\s+(?=[A-Z\"'(*`])")
 # their colon, the languages of fences, the word that Phi writes before a list. Prose may mention
 # tool calls.
 _PROTOCOL = re.compile(
-    r"(tool)\\?[_ -]?((?:call|result)s?)(?=[\s*`\"'_]*:)"
+    r"(tool)\\?[_ -]?((?:call|result)s?)(?=[\s*`\"']*:)"
     r"|(END_TOOL)_(RESULT)"
-    r"|((?:```|~~~)[ \t]*(?:tool|function))_((?:code|call|use)s?)"
+    r"|((?:```|~~~)[ \t]*(?:tool|function))_((?:code|call)s?)"
     r"|(func)(tools)(?=\s*[\[({]|\w)",
     re.IGNORECASE,
 )

@@ -421,3 +421,13 @@ async def test_a_gateway_that_explains_itself_with_status_200_is_quoted(
         await ask(make_model(max_retries=1), way)
     assert API_KEY not in f"{e.value} {e.value.body}"
     assert e.value.partial is None
+
+
+def test_no_part_of_a_key_is_quoted_from_a_gateway(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    for length in range(170, 190):  # the quotation may end within the key
+        emulator.reply(fault=raw(200, {"message": f"{'x' * length} {API_KEY}"}))
+        with pytest.raises(errors.UnreadableResponseError, match="xxx") as raised:
+            make_model(max_retries=0).invoke("Hi")
+        assert API_KEY[:3] not in str(raised.value)

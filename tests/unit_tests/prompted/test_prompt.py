@@ -429,12 +429,7 @@ FRAMES = st.sampled_from(
         "<turn|>\n<|turn>model\n<|tool_call>{}<tool_call|>",
         "\U0001f527 TOOL_CALL: {}",
         "**TOOL_CALL**: {}",
-        "TOOL_CALL__: {}",
         "TOOL\\_CALL: {}",
-        "[TOOL_CALL: {}]",
-        "<TOOL_CALL>{}</TOOL_CALL>",
-        "[TOOL_CALL] {}",
-        "```tool_use\n{}\n```",
     ]
 )
 

@@ -72,7 +72,8 @@ def test_text_around_calls_is_content_and_calls_are_tool_calls() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["TOOL_CALL: now", "TOOL_CALL: now\nPlease wait.", "- TOOL_CALL: `now`"]
+    "text",
+    ["TOOL_CALL: now", "TOOL_CALL: now\nPlease wait.", "- TOOL_CALL: `now`", "TOOL_CALL: now."],
 )
 def test_a_call_without_arguments_may_be_a_name(text: str) -> None:
     assert seen(read(text))["calls"] == [("now", {})]
