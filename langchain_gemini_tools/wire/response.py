@@ -26,6 +26,7 @@ from langchain_gemini_tools.errors import (
     UnreadableResponseError,
 )
 from langchain_gemini_tools.facts.blocks import NOT_RELEASED
+from langchain_gemini_tools.facts.credentials import redact, secrets_in_use
 from langchain_gemini_tools.facts.finish_reasons import CONTINUATION
 from langchain_gemini_tools.wire.metadata import (
     Metadata,
@@ -479,9 +480,9 @@ _OF_A_RESPONSE = frozenset(
 def _check_is_response(fields: Mapping[str, Any]) -> None:
     """Reject the JSON of another server, such as a gateway that explains itself with status 200."""
     if fields and fields.keys().isdisjoint(_OF_A_RESPONSE):
+        shown = redact(json.dumps(fields), secrets_in_use())[:200]  # never a part of a secret
         raise UnreadableResponseError(
-            f"The response is not one of Gemini: {json.dumps(fields)[:200]}. Check base_url.",
-            body=fields,
+            f"The response is not one of Gemini: {shown}. Check base_url.", body=fields
         )
 
 
