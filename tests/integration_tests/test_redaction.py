@@ -227,6 +227,21 @@ def test_a_token_that_is_fetched_during_a_recording_is_not_logged(
         assert not [secret for secret in (token, refresh_token, "opaque-client") if secret in text]
 
 
+def test_a_page_about_oauth_is_saved_as_it_is() -> None:
+    page = b"Send client_id=a&grant_type=authorization_code&code=SplxlOBeZQ to it. Tea & tart."
+
+    def serve(connection: Connection) -> None:
+        while connection.read_request():
+            head = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: %d\r\n\r\n"
+            connection.send(head % len(page) + page)
+
+    with RawServer(serve) as server:
+        for mode in ("once", "none"):
+            with cassette(FILE, record_mode=mode):
+                assert requests.get(server.url, timeout=10).content == page
+        assert len(server.requests) == 1
+
+
 @pytest.mark.parametrize("form", ["data", "json"])
 def test_the_secrets_of_an_oauth_exchange_are_not_saved_and_make_no_difference(form: str) -> None:
     """A tool of an agent gets its own token; the API that it calls quotes that token."""
