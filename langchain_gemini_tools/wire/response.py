@@ -333,10 +333,12 @@ def parse_response(
     Raises:
         ResponseError: No candidate is usable.
     """
-    _check_is_response(response)
+    candidates = _candidates(response)
+    if not candidates:
+        _check_is_response(response)
     generations: list[ChatGeneration] = []
     withheld: list[ResponseError] = []
-    for candidate in _candidates(response) or (None,):
+    for candidate in candidates or (None,):
         parser = _CandidateParser(context)
         parser.feed(response, candidate)
         for hop in later_hops:
