@@ -417,9 +417,11 @@ async def test_a_gateway_that_explains_itself_with_status_200_is_quoted(
 ) -> None:
     for filler in ("", "." * 160):  # the second text is cut inside the key
         said = {"message": f"Blocked: {filler} key {API_KEY} has no budget."}
-        emulator.reply(fault=raw(200, said))
+        for _ in range(2):
+            emulator.reply(fault=raw(200, said))
         with pytest.raises(errors.UnreadableResponseError, match=r"Blocked.*Check base_url") as e:
-            await ask(make_model(max_retries=0), way)
+            await ask(make_model(max_retries=1), way)
         assert API_KEY[:9] not in f"{e.value} {e.value.body}"
         assert "has no budget" in e.value.body["message"]
         assert e.value.partial is None
+        assert emulator.pending_replies == 0  # it was asked twice
