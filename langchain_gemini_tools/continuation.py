@@ -111,7 +111,7 @@ class LongResponse:
     def _send(self) -> gemini.Response:
         """Return the response to the next hop. An error has what the hops before it returned."""
         try:
-            return self._request.decode(self._retries.call(self._send_once))
+            return self._retries.call(self._send_once)
         except (GeminiAPIError, ResponseError) as error:
             if self._hops:
                 error.partial = self._partial()
@@ -119,21 +119,21 @@ class LongResponse:
 
     async def _asend(self) -> gemini.Response:
         try:
-            return self._request.decode(await self._retries.acall(self._asend_once))
+            return await self._retries.acall(self._asend_once)
         except (GeminiAPIError, ResponseError) as error:
             if self._hops:
                 error.partial = self._partial()
             raise
 
-    def _send_once(self) -> gemini.JsonObject:
+    def _send_once(self) -> gemini.Response:
         if background := self._background():
-            return background.run(self._sending())
-        return self._client.send(**self._sending())
+            return self._request.decode(background.run(self._sending()))
+        return self._request.decode(self._client.send(**self._sending()))
 
-    async def _asend_once(self) -> gemini.JsonObject:
+    async def _asend_once(self) -> gemini.Response:
         if background := self._background():
-            return await background.arun(self._sending())
-        return await self._client.asend(**self._sending())
+            return self._request.decode(await background.arun(self._sending()))
+        return self._request.decode(await self._client.asend(**self._sending()))
 
     def _background(self) -> BackgroundRun | None:
         """Return what runs an interaction in the background; `None` for any other request."""

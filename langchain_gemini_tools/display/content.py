@@ -26,6 +26,8 @@ from langchain_gemini_tools.facts.blocks import (
     blocks_of,
     is_derived_refusal,
     thought_of,
+    type_of,
+    unwrapped,
 )
 from langchain_gemini_tools.facts.credentials import redact, secrets_in_use
 
@@ -230,15 +232,13 @@ def read_blocks(message: BaseMessage) -> list[TracedBlock]:
 
 
 def _is_listed_call(block: Any, message: BaseMessage) -> bool:
-    """Return whether a block of an unknown provider is a call that `tool_calls` repeats."""
-    match block:
-        case {"type": "non_standard", "value": {"type": "tool_use", "id": call_id}}:
-            calls = [
-                *getattr(message, "tool_calls", []),
-                *getattr(message, "invalid_tool_calls", []),
-            ]
-            return any(call.get("id") == call_id for call in calls)
-    return False
+    """Return whether LangChain has wrapped a call of another vendor that `tool_calls` repeats."""
+    value = unwrapped(block)
+    if value is block or isinstance(value, str) or type_of(value) not in CALLS:
+        return False
+    call_id = value.get("call_id") or value.get("id")  # OpenAI's blocks have both
+    calls = [*getattr(message, "tool_calls", []), *getattr(message, "invalid_tool_calls", [])]
+    return any(call.get("id") == call_id for call in calls)
 
 
 def _refusals(message: BaseMessage) -> list[Any]:

@@ -236,7 +236,7 @@ def _to_messages(items: Sequence[object]) -> list[BaseMessage]:
             messages += convert_to_messages([_without_metadata(item)])
         except (ValueError, NotImplementedError) as error:
             raise TypeError(
-                f"trace() found no message in item {position}, which is a {type(item).__name__}. "
+                f"trace() found no message in item {position}, of type {type(item).__name__}. "
                 f"{_ACCEPTED}"
             ) from error
     return messages

@@ -235,7 +235,7 @@ def _error_object(details: Any) -> JsonObject:
 def _flagged_error(details: JsonObject, error: object) -> JsonObject:
     """Return an error that is a word or a flag, with what a gateway writes beside it."""
     beside = {name: value for name, value in details.items() if name != "error"}
-    if not isinstance(error, str):
+    if not (error and isinstance(error, str)):
         return beside or {"message": str(error)}
     explanations = (_text(beside.get(name)) for name in _EXPLANATIONS)
     return {"message": ": ".join([error, *filter(None, explanations)])}

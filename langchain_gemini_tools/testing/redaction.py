@@ -162,7 +162,8 @@ def credentials_in_body(raw: bytes, value: object) -> list[str]:
     """Return the credentials in tools, such as headers of MCP servers, and in OAuth's fields."""
     if isinstance(value, dict):
         return [*_credentials_in(value.get("tools")), *oauth_secrets(value)]
-    return oauth_secrets(dict(parse_qsl(raw.decode("latin-1")))) if b"grant_type=" in raw else []
+    is_form = b"grant_type=" in raw and len(raw.split()) == 1  # a form encodes its spaces
+    return oauth_secrets(dict(parse_qsl(raw.decode("latin-1")))) if is_form else []
 
 
 def _credentials_in(value: object) -> Iterator[str]:

@@ -37,7 +37,12 @@ from langchain_gemini_tools.wire.rejections import (
     find_other_form,
     leave_out_cached,
 )
-from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
+from langchain_gemini_tools.wire.response import (
+    ResponseContext,
+    StreamParser,
+    check_is_response,
+    parse_response,
+)
 from langchain_gemini_tools.wire.tools.choice import render_tool_config
 from langchain_gemini_tools.wire.tools.tool import (
     name_places,
@@ -135,7 +140,13 @@ class RenderedRequest:
         return None
 
     def decode(self, response: gemini.JsonObject) -> gemini.Response:
-        """Return a whole response in the shape that `parse` reads."""
+        """Return a whole response in the shape that `parse` reads.
+
+        Raises:
+            UnreadableResponseError: It is JSON of another server.
+        """
+        if not response.get("candidates"):
+            check_is_response(response)
         return response
 
     def event_decoder(self) -> Callable[[gemini.JsonObject], Iterable[gemini.Response]] | None:

@@ -333,10 +333,12 @@ def parse_response(
     Raises:
         ResponseError: No candidate is usable.
     """
-    _check_is_response(response)
+    candidates = _candidates(response)
+    if not candidates:
+        check_is_response(response)
     generations: list[ChatGeneration] = []
     withheld: list[ResponseError] = []
-    for candidate in _candidates(response) or (None,):
+    for candidate in candidates or (None,):
         parser = _CandidateParser(context)
         parser.feed(response, candidate)
         for hop in later_hops:
@@ -463,7 +465,7 @@ class StreamParser:
     def _check_is_response(self) -> None:
         metadata = self._candidate.finish().metadata
         if not metadata.saw_candidate and not metadata.usage:
-            _check_is_response(metadata.fields)
+            check_is_response(metadata.fields)
 
     def partial(self) -> AIMessage | None:
         """Return the message so far, with calls that cannot be executed; `None` if it is empty."""
@@ -477,10 +479,10 @@ _OF_A_RESPONSE = frozenset(
 """Every response of Gemini with something in it has one of these fields."""
 
 
-def _check_is_response(fields: Mapping[str, Any]) -> None:
+def check_is_response(fields: Mapping[str, Any]) -> None:
     """Reject the JSON of another server, such as a gateway that explains itself with status 200."""
     if fields and fields.keys().isdisjoint(_OF_A_RESPONSE):
-        shown = redact(json.dumps(fields), secrets_in_use())[:200]  # the cut may be in a key
+        shown = redact(json.dumps(fields), secrets_in_use())[:200]  # never a part of a secret
         raise UnreadableResponseError(
             f"The response is not one of Gemini: {shown}. Check base_url.", body=fields
         )

@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_gemini_tools import errors, trace
 from langchain_gemini_tools.facts import credentials
 from langchain_gemini_tools.facts.credentials import Pattern
-from langchain_gemini_tools.testing import cassette
+from langchain_gemini_tools.testing import StaleCassetteError, cassette
 from langchain_gemini_tools.testing.fake import faults
 from tests.integration_tests.invoking import raw
 from tests.integration_tests.raw_server import SUNNY, Connection, RawServer
@@ -225,6 +225,43 @@ def test_a_token_that_is_fetched_during_a_recording_is_not_logged(
     assert "send_request_headers" in caplog.text  # DEBUG is on
     for text in (caplog.text, FILE.read_text()):
         assert not [secret for secret in (token, refresh_token, "opaque-client") if secret in text]
+
+
+def test_a_prompt_may_quote_a_secret_of_a_later_oauth_exchange(make_model: MakeModel) -> None:
+    def serve(connection: Connection) -> None:
+        while connection.read_request():
+            body = json.dumps(SUNNY).encode()
+            connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+
+    def log_in(prompt: str) -> None:
+        assert make_model(base_url=server.url).invoke(prompt).text == "Sunny"
+        fields = {"grant_type": "password", "username": "u", "password": "Pa55word!"}
+        requests.post(f"{server.url}/token", timeout=10, data=fields)
+
+    with RawServer(serve) as server:
+        with cassette(FILE, record_mode="once"):
+            log_in("Log in with Pa55word! please")
+        assert "Pa55" not in FILE.read_text()
+        with cassette(FILE, record_mode="none"):
+            log_in("Log in with Pa55word! please")
+        with cassette(FILE, record_mode="none"), pytest.raises(StaleCassetteError):
+            log_in("Log in without a password please")
+        assert len(server.requests) == 2
+
+
+def test_a_page_about_oauth_is_saved_as_it_is() -> None:
+    page = b"Send client_id=a&grant_type=authorization_code&code=SplxlOBeZQ to it. Tea & tart."
+
+    def serve(connection: Connection) -> None:
+        while connection.read_request():
+            head = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: %d\r\n\r\n"
+            connection.send(head % len(page) + page)
+
+    with RawServer(serve) as server:
+        for mode in ("once", "none"):
+            with cassette(FILE, record_mode=mode):
+                assert requests.get(server.url, timeout=10).content == page
+        assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("form", ["data", "json"])

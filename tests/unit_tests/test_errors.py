@@ -198,6 +198,7 @@ def test_a_delay_may_be_a_date(zone: str) -> None:
         pytest.param('{"error": "only words"}', "only words", id="words"),
         pytest.param('{"error": true, "message": "Too many."}', "Too many.", id="flag"),
         pytest.param('{"error": true}', "True", id="flag-alone"),
+        pytest.param('{"error": "", "message": "Too many."}', "Too many.", id="empty-word"),
         pytest.param(
             '{"error": "bad_token", "error_description": "It has expired."}',
             "bad_token: It has expired.",

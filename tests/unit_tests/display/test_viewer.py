@@ -171,7 +171,7 @@ def test_a_source_without_messages_is_rejected() -> None:
     with pytest.raises(TypeError, match="found no messages in this int"):
         trace(3)
     updates = [{"model": {"messages": [answer("Hi")]}}]  # what an agent streams by default
-    with pytest.raises(TypeError, match=r"no message in item 0, which is a dict.*stream_mode"):
+    with pytest.raises(TypeError, match=r"no message in item 0, of type dict.*stream_mode"):
         trace(updates)
 
 
@@ -253,6 +253,19 @@ def test_thoughts_and_calls_of_other_vendors_are_shown_once(
         "    ├── thinking  Hm.",
         "    ├── Let me see.",
         '    └── book(city="Oslo")',
+        "        └── result  done",
+    ]
+
+
+@pytest.mark.parametrize("vendor", ["openai", "anthropic", None])
+def test_a_call_of_a_custom_tool_is_shown_once(vendor: str | None) -> None:
+    block = {"type": "custom_tool_call", "id": "ctc", "call_id": "a", "name": "run", "input": "1"}
+    metadata = {"model_provider": vendor} if vendor else {}
+    calls = [call("run", "a", __arg1="1")]  # as langchain-openai lists it
+    message = AIMessage([block], tool_calls=calls, response_metadata=metadata)
+    assert _shown([message, ToolMessage("done", tool_call_id="a")]) == [
+        "└── turn 1",
+        '    └── run(__arg1="1")',
         "        └── result  done",
     ]
 
