@@ -103,12 +103,16 @@ class GraphStep(Asker):
         return is_same or self.is_strict
 
     def _next_answer(self, task: str, question: JsonObject) -> JsonObject:
+        question = {**question, "number": self._answered[task]}
         try:
-            answer: JsonObject = interrupt({**question, "number": self._answered[task]})
+            answer: JsonObject = interrupt(question)
+            is_of_person = not isinstance(answer, dict) or "call" not in answer
+            while is_of_person and self._kept[task] and not self.by_messages:
+                interrupt(question)  # until no answer is left: the step is repeated by messages
         except GraphInterrupt as raised:
             self._raised[task] = raised
             raise
-        if not isinstance(answer, dict) or "call" not in answer:  # a person's
+        if is_of_person:
             raise no_same_call()
         self._answered[task] += 1
         return answer
@@ -256,6 +260,7 @@ class GraphRunner(Runner):
         self._reads_async = False
         self._has_varied = False
         """Whether an agent did not repeat a whole request, such as one with the time."""
+        self._patience_seconds = _PATIENCE_SECONDS
 
     def open(self, path: Path, stack: ExitStack) -> None:
         """Open an SQLite file, unless there is a checkpointer; check the kind of the checkpointer.
@@ -302,7 +307,7 @@ class GraphRunner(Runner):
             keeps_failures,
             is_strict,
             by_messages=self._has_varied,
-            patience_seconds=_PATIENCE_SECONDS if self.bridge and not self._has_varied else 0.0,
+            patience_seconds=self._patience_seconds if self.bridge else 0.0,
         )
         config = merge_configs(self._config_of(index, asker), {"callbacks": [PauseKeeper()]})
         options = {"config": config, "stream_mode": "updates", "durability": "sync", **self._more}
@@ -316,8 +321,11 @@ class GraphRunner(Runner):
             return AgentStep(error=error)
         finally:
             is_in_run.reset(token)
-        if asker.has_answers_left:  # repeated, so that an error is the state of the thread
+        if asker.has_answers_left and not asker.by_messages:
             self._has_varied = True
+            return self._run(index, None, keeps_failures=keeps_failures)
+        if asker.has_answers_left:  # repeated, so that an error is the state of the thread
+            self._patience_seconds /= 2  # many agents may have the same error
             return self._run(index, None, keeps_failures=True, is_strict=True)
         return _step_of([each for update in updates for each in update.get("__interrupt__", ())])
 
