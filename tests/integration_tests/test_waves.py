@@ -49,6 +49,7 @@ from langchain_gemini_tools import (
 from langchain_gemini_tools.batch import driver, graph_runner
 from langchain_gemini_tools.batch.agents import PausedAgent, RunOptions
 from langchain_gemini_tools.batch.waves import WaveJob
+from langchain_gemini_tools.testing import Reply
 from langchain_gemini_tools.testing.fake import API_KEY
 from langchain_gemini_tools.tool_loop import IncompleteRunError
 from tests.integration_tests.play import get_weather
@@ -1337,6 +1338,33 @@ def test_tools_of_a_loop_may_call_the_model(
     check_nothing_else(emulator)
 
 
+def test_a_tool_of_a_loop_may_ask_the_same_in_several_roles_with_the_time(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    model = make_model()
+    ticks = itertools.count()
+    roles = ["critic", "fan"]
+
+    @tool
+    def describe(city: str) -> str:
+        """Describe a city."""
+        said = []
+        for role in roles:
+            clock = SystemMessage(f"You are a {role}. It is {next(ticks)} o'clock.")
+            said.append(str(model.invoke([clock, HumanMessage(f"Describe {city}.")]).text))
+        return ", ".join(said)
+
+    emulator.reply(calls=DESCRIBED[:1])
+    emulator.script(*(Reply(role) for role in roles))
+    (result,) = run_in_batches(ToolLoop(model, [describe]), ["Describe it."], path=tmp_path)
+    bodies = [body for job in emulator.batches.jobs.values() for _, body in job.items]
+    asked = [body["systemInstruction"]["parts"][0]["text"][:14] for body in bodies[1:3]]
+    assert asked == ["You are a crit", "You are a fan."]
+    assert result.calls[0].message.text == "critic, fan"
+    assert sent(emulator) == [1, 1, 1, 1]
+    check_nothing_else(emulator)
+
+
 def test_a_tool_of_a_loop_that_does_not_repeat_its_call_is_an_error(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
@@ -1354,7 +1382,7 @@ def test_a_tool_of_a_loop_that_does_not_repeat_its_call_is_an_error(
         (result,) = run_in_batches(loop, ["Describe it."], path=tmp_path)
         assert isinstance(result, errors.InvalidOptionError)
         assert "keep times and random values out of the messages" in str(result)
-        assert sent(emulator) == [1, 1, 1]
+        assert sent(emulator) == [1, 1]
 
 
 def test_an_artifact_that_is_not_json_is_stored_as_text(
