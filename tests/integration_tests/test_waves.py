@@ -1304,6 +1304,38 @@ def test_the_turns_of_a_loop_are_counted_across_waves(
         assert len(result.pending) == 1
 
 
+def test_nothing_else_of_the_step_runs_again_when_an_answer_is_replaced(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    model = make_model()
+    begun: list[str] = []
+
+    def ask(state: MessagesState) -> Any:
+        said = model.invoke("Describe Oslo.")
+        if (answer := interrupt("Go on?")) != "Yes.":
+            raise ValueError(answer)
+        return {"messages": [said, answer]}
+
+    def send_mail(state: MessagesState) -> Any:
+        begun.append("mail")
+        return {"messages": ["Sent."]}
+
+    graph = StateGraph(MessagesState)
+    for node in (ask, send_mail):
+        graph.add_node(node)
+        graph.add_edge(START, node.__name__)
+    agent = graph.compile()
+    (paused,) = run_in_batches(agent, ASKED[:1], path=tmp_path)
+    for answer in ("No.", "Maybe.", "Yes."):
+        answers = {question.id: answer for question in paused.interrupts}
+        (state,) = run_in_batches(agent, ASKED[:1], path=tmp_path, resume=answers)
+        assert isinstance(state, ValueError if answer != "Yes." else dict)
+    assert {"Yes.", "Sent."} < {message.text for message in state["messages"]}
+    assert begun == ["mail"]
+    assert sent(emulator) == [1]
+    check_nothing_else(emulator)
+
+
 DESCRIBED: Any = [("describe", {"city": city}) for city in CITIES]
 
 
