@@ -238,10 +238,12 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
 
         Args:
             messages: The beginning of conversations.
-            **arguments: What `ChatGemini.with_context_cache` accepts. With `name`, the bound tools
-                are not part of the cache.
+            **arguments: What `ChatGemini.with_context_cache` accepts. With `name`, the tools of the
+                cache are not known: repeat them as `tools`.
         """
         model, options = self.unwrap({})
+        if given := options.get("model"):
+            model = model.model_copy(update={"model": given})
         if arguments.get("name") is None:
             names = options.keys() & {"tools", "tool_choice"}
             arguments = {**{name: options[name] for name in names}, **arguments}

@@ -17,6 +17,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import merge_configs, var_child_runnable_config
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import RESUME
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Command, interrupt
 
@@ -103,12 +104,16 @@ class GraphStep(Asker):
         return is_same or self.is_strict
 
     def _next_answer(self, task: str, question: JsonObject) -> JsonObject:
+        question = {**question, "number": self._answered[task]}
         try:
-            answer: JsonObject = interrupt({**question, "number": self._answered[task]})
+            answer: JsonObject = interrupt(question)
+            is_of_person = not _is_of_model(answer)
+            while is_of_person and self._kept[task] and not self.by_messages:
+                interrupt(question)  # until no answer is left: the step is repeated by messages
         except GraphInterrupt as raised:
             self._raised[task] = raised
             raise
-        if not isinstance(answer, dict) or "call" not in answer:  # a person's
+        if is_of_person:
             raise no_same_call()
         self._answered[task] += 1
         return answer
@@ -140,6 +145,10 @@ class GraphStep(Asker):
     def has_answers_left(self) -> bool:
         """Whether a task waits, and has an answer to a call that it did not make again."""
         return any(self._kept.get(task) for task in self._raised)
+
+
+def _is_of_model(answer: Any) -> bool:
+    return isinstance(answer, dict) and answer.keys() >= {"call", "line", "session"}
 
 
 def _find_task() -> str:
@@ -256,6 +265,7 @@ class GraphRunner(Runner):
         self._reads_async = False
         self._has_varied = False
         """Whether an agent did not repeat a whole request, such as one with the time."""
+        self._patience_seconds = _PATIENCE_SECONDS
 
     def open(self, path: Path, stack: ExitStack) -> None:
         """Open an SQLite file, unless there is a checkpointer; check the kind of the checkpointer.
@@ -302,7 +312,7 @@ class GraphRunner(Runner):
             keeps_failures,
             is_strict,
             by_messages=self._has_varied,
-            patience_seconds=_PATIENCE_SECONDS if self.bridge and not self._has_varied else 0.0,
+            patience_seconds=self._patience_seconds if self.bridge else 0.0,
         )
         config = merge_configs(self._config_of(index, asker), {"callbacks": [PauseKeeper()]})
         options = {"config": config, "stream_mode": "updates", "durability": "sync", **self._more}
@@ -316,8 +326,11 @@ class GraphRunner(Runner):
             return AgentStep(error=error)
         finally:
             is_in_run.reset(token)
-        if asker.has_answers_left:  # repeated, so that an error is the state of the thread
+        if asker.has_answers_left and not asker.by_messages:
             self._has_varied = True
+            return self._run(index, None, keeps_failures=keeps_failures)
+        if asker.has_answers_left:  # repeated, so that an error is the state of the thread
+            self._patience_seconds /= 2  # many agents may have the same error
             return self._run(index, None, keeps_failures=True, is_strict=True)
         return _step_of([each for update in updates for each in update.get("__interrupt__", ())])
 
@@ -351,8 +364,8 @@ class GraphRunner(Runner):
         found = list(state.interrupts)
         if sent := tuple(key for key in map(_key_of, found) if key in in_wave):
             return AgentStep(in_wave=sent)  # after the wave, its other interrupts are there again
-        if answers := self._new_answers(state):
-            return self._ask_again(index, answers)
+        if self._replace_answers(index, state):
+            return self.run(index, None)
         waiting = {each.id for each in found}
         is_stopped = waiting and all(
             task.result is not None
@@ -362,28 +375,32 @@ class GraphRunner(Runner):
         # Otherwise it was killed, or has failed.
         return self._resumed(index, _step_of(found)) if is_stopped else self.run(index, None)
 
-    def _new_answers(self, state: Any) -> dict[str, Any]:
-        """Take the user's answers to interrupts whose first answer has led to an error."""
-        failed = [each.id for task in state.tasks if task.error for each in task.interrupts]
-        return {key: self.user_answers.pop(key) for key in failed if key in self.user_answers}
+    def _replace_answers(self, index: int, state: Any) -> bool:
+        """Replace answers of the user that have led to errors; return whether there were any.
 
-    def _ask_again(self, index: int, answers: dict[str, Any]) -> AgentStep:
-        """Repeat the step that has failed, and pass other answers to its interrupts.
-
-        LangGraph would use the first answers again, so the state is copied without them.
+        The tasks keep their other answers, and nothing that has ended in this step runs again.
         """
-        config, copied = self._config_of(index), {"values": None, "as_node": "__copy__"}
-        if self.bridge:
-            self.bridge.run(self.agent.aupdate_state(config, **copied))
-        else:
-            self.agent.update_state(config, **copied)
-        step = self._run(index, None, keeps_failures=True)
-        if len(step.interrupts) != len(answers):  # it asks something else
-            self.user_answers |= answers
-            return step
-        new_ids = [each.id for each in step.interrupts]
-        self.user_answers |= dict(zip(new_ids, answers.values(), strict=True))
-        return self._resumed(index, step)
+        failed = {
+            task.id: each.id
+            for task in state.tasks
+            for each in task.interrupts
+            if task.error and each.id in self.user_answers
+        }
+        if not failed:
+            return False
+        saver, count = self.agent.checkpointer, len(self.user_answers)
+        saved = self._call(saver.get_tuple, saver.aget_tuple, self._config_of(index))
+        for task, channel, values in saved.pending_writes or ():
+            if channel != RESUME or task not in failed:
+                continue
+            if places := [n for n, each in enumerate(values) if not _is_of_model(each)]:
+                values[places[-1]] = self.user_answers.pop(failed[task])
+                writes = [(RESUME, values)]
+                self._call(saver.put_writes, saver.aput_writes, saved.config, writes, task)
+        return len(self.user_answers) < count
+
+    def _call(self, work: Any, awork: Any, *arguments: Any) -> Any:
+        return self.bridge.run(awork(*arguments)) if self.bridge else work(*arguments)
 
     def nudge(self, index: int) -> AgentStep:
         """Make a thread repeat the call that it waits for."""
@@ -392,10 +409,7 @@ class GraphRunner(Runner):
     # Results
 
     def _state(self, index: int) -> Any:
-        config = self._config_of(index)
-        if self.bridge:
-            return self.bridge.run(self.agent.aget_state(config))
-        return self.agent.get_state(config)
+        return self._call(self.agent.get_state, self.agent.aget_state, self._config_of(index))
 
     def result(self, index: int) -> Any:
         """Return what `invoke` would return, or a `PausedAgent`."""

@@ -54,11 +54,9 @@ _MAX_DEPTH = 100
 class LoopPause(BaseException):
     """A loop waits for a batch job. Not an `Exception`, so that nothing handles it."""
 
-    def __init__(self, question: JsonObject, *, is_another: bool = False) -> None:
+    def __init__(self, question: JsonObject) -> None:
         super().__init__("The loop waits for a batch job.")
         self.question = question
-        self.is_another = is_another
-        """Whether a tool does not repeat the call that it was stopped at."""
 
 
 @dataclass
@@ -70,7 +68,7 @@ class LoopStep(Asker):
     is_in_tools: bool = False
     """Whether the calls are those of tools, which find their answers by what they ask."""
     ended: int = 0
-    """How many of the answers belong to tools that have ended, at most."""
+    """How many of the answers, from the first, belong to tools that have ended."""
     by_messages: bool = False
     """Whether a call of a tool is the same if only its messages are."""
     _used: set[int] = field(default_factory=set)
@@ -78,21 +76,27 @@ class LoopStep(Asker):
 
     def ask(self, question: JsonObject, *, or_another: bool = False) -> JsonObject:
         """Return the answer, or stop the loop."""
+        call = question["call"]
         with self._lock:
-            left = [n for n in range(len(self.answers)) if n not in self._used]
-            for number in left:
-                asked, call = self.answers[number]["call"], question["call"]
-                is_same = asked == call or (self.by_messages and is_same_call(asked, call))
-                if is_same or or_another or not self.is_in_tools:
-                    self._used.add(number)
-                    return self.answers[number]
-        # One more may be left: tools in parallel were stopped by the first call of any of them.
-        raise LoopPause(question, is_another=len(left) > self.ended + 1)
+            left, fitting = self._left(), []
+            if self.is_in_tools:
+                fitting = [n for n in left if self.answers[n]["call"] == call]
+            if self.is_in_tools and self.by_messages:
+                fitting += [n for n in left if is_same_call(self.answers[n]["call"], call)]
+            if or_another or not self.is_in_tools:
+                fitting += left
+            if not fitting:
+                raise LoopPause(question)
+            self._used.add(fitting[0])
+            return self.answers[fitting[0]]
+
+    def _left(self) -> list[int]:
+        return [n for n in range(self.ended, len(self.answers)) if n not in self._used]
 
     @property
-    def used(self) -> int:
-        """How many of the answers were used."""
-        return len(self._used)
+    def has_answers_left(self) -> bool:
+        """Whether there is an answer to a call that was not made again."""
+        return bool(self._left())
 
     def keep(self, answer: JsonObject) -> None:
         """Keep an answer for the call to which it belongs."""
@@ -113,7 +117,7 @@ class _LoopState:
     is_in_tools: bool = False
     """Whether the call is that of a tool."""
     ended: int = 0
-    """How many of the answers belong to tools that have ended, at most."""
+    """How many of the answers, from the first, belong to tools that have ended."""
 
 
 class LoopRunner(Runner):
@@ -221,13 +225,16 @@ class LoopRunner(Runner):
         try:
             result = loop.invoke(messages, config)
         except LoopPause as pause:
-            if pause.is_another and not by_messages:
-                return self._run(index, state, by_messages=True)
-            if pause.is_another:
+            result = cast("ToolLoopResult", result_of(pause))
+            if in_tools and result.pending and asker.has_answers_left:
+                if not by_messages:
+                    return self._run(index, state, by_messages=True)
                 self._store(index, state)
                 return AgentStep(error=no_same_call())
-            state = _after_pause(cast("ToolLoopResult", result_of(pause)), state, asker.used)
+            state = _after_pause(result, state)
             self._store(index, state)
+            if state.is_in_tools and not in_tools:  # in parallel, any of them may ask first
+                return self._run(index, state)
             return AgentStep((request_of(_loop_key(index, state), pause.question),))
         except BaseException as error:  # any error of the run, and interrupts
             self._store(index, _after_failure(error, state, loop.settings.max_turns))
@@ -278,7 +285,7 @@ def _loop_key(index: int, state: _LoopState) -> str:
     return f"{index}-{state.turns}-{len(state.answers)}{where}"
 
 
-def _after_pause(result: ToolLoopResult, state: _LoopState, used: int) -> _LoopState:
+def _after_pause(result: ToolLoopResult, state: _LoopState) -> _LoopState:
     """Return the state to continue a run from that waits for a call of the model."""
     if not result.new_messages:
         return state
@@ -287,7 +294,7 @@ def _after_pause(result: ToolLoopResult, state: _LoopState, used: int) -> _LoopS
         return _LoopState(messages, state.given, state.turns + result.turns - 1)
     state = replace(state, messages=messages, turns=state.turns + result.turns)
     if state.is_in_tools:
-        return replace(state, ended=state.ended + used)
+        return replace(state, ended=len(state.answers))
     return replace(state, answers=(), is_in_tools=True)
 
 

@@ -42,8 +42,9 @@ _HIDDEN = (
     *(*KEY_VARIABLES, *VERTEX_VARIABLES, ACCOUNT_VARIABLE),
     GATEWAY_VARIABLE,  # other clients would prefer it to the address of the fake
 )
-_MAX_REPETITIONS = 10
-"""How often the simple rules make the same call before they give up."""
+_MAX_REPETITIONS = 30
+"""How often the simple rules make the same call before they give up. The limits that tests set for
+an agent are usually lower, so that the agent ends first."""
 _PROXY_EXCEPTIONS = ("no_proxy", "NO_PROXY")
 
 
@@ -163,7 +164,7 @@ class FakeGemini(Emulator):
     it.
 
     Without a script, simple rules answer: they call the tools that the prompt is about and then
-    quote their results. They make the same call at most ten times in a row. With a script, each
+    quote their results. They make the same call at most 30 times in a row. With a script, each
     request gets the next reply. A request beyond the script is refused, and unused replies raise an
     error at the end.
 

@@ -233,6 +233,14 @@ async def test_bound_tools_are_part_of_a_cache(
     named = bound.with_context_cache(name=name, system=HANDBOOK)  # whose tools are not known
     with pytest.raises(errors.InvalidOptionError, match=r"The tools \(get_weather\) of this"):
         named.invoke(QUESTION)
+    named = bound.with_context_cache(name=name, system=HANDBOOK, tools=[get_weather])
+    assert named.invoke(QUESTION).tool_calls
+
+
+def test_a_cache_is_for_the_model_that_is_bound(emulator: Emulator, make_model: MakeModel) -> None:
+    chat = make_model().bind(model="gemini-3.7-flash").with_context_cache(system=HANDBOOK)
+    assert emulator.last.body["model"] == "models/gemini-3.7-flash"
+    assert chat.invoke("Hello!").text
 
 
 class Report(BaseModel):

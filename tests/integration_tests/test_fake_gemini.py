@@ -21,7 +21,7 @@ from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, ToolMessage
 from pydantic import BaseModel, field_validator
 
-from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools import ChatGemini, ToolLoop
 from langchain_gemini_tools.errors import (
     BlockedError,
     GeminiConnectionError,
@@ -767,9 +767,18 @@ def test_simple_rules_do_not_keep_an_agent_busy_for_ever(model: str) -> None:
     agent: Any = create_agent(new_model(), [], response_format=ToolStrategy(Picky))
     with pytest.raises(GeminiInvalidRequestError, match="Script what the model answers"):
         agent.invoke({"messages": "Choose a number."})
-    with pytest.raises(FakeGeminiError, match=r"has called Picky\(.* 10 times"):
+    with pytest.raises(FakeGeminiError, match=r"has called Picky\(.* 30 times"):
         gemini.stop()
-    assert len(gemini.requests) == 11
+    assert len(gemini.requests) == 31
+
+
+def test_the_limit_of_an_agent_is_reached_before_that_of_the_simple_rules(
+    gemini: FakeGemini,
+) -> None:
+    model = new_model().bind(tool_choice="any")
+    loop = ToolLoop(model, [get_weather], max_turns=25, on_limit="return")
+    assert loop.invoke("Weather in Oslo?").stop_reason == "turn_limit"
+    assert len(gemini.requests) == 25
 
 
 def test_counts_that_are_scripted_add_up(gemini: FakeGemini) -> None:

@@ -26,7 +26,7 @@ from langchain.agents.middleware import (
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -46,9 +46,10 @@ from langchain_gemini_tools import (
     errors,
     run_in_batches,
 )
-from langchain_gemini_tools.batch import driver
+from langchain_gemini_tools.batch import driver, graph_runner
 from langchain_gemini_tools.batch.agents import PausedAgent, RunOptions
 from langchain_gemini_tools.batch.waves import WaveJob
+from langchain_gemini_tools.testing import Reply
 from langchain_gemini_tools.testing.fake import API_KEY
 from langchain_gemini_tools.tool_loop import IncompleteRunError
 from tests.integration_tests.play import get_weather
@@ -434,6 +435,34 @@ async def test_an_async_node_may_make_its_calls_at_the_same_time(
     check_nothing_else(emulator)
 
 
+async def test_calls_at_the_same_time_may_have_the_time_in_their_system_prompts(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph_runner, "_PATIENCE_SECONDS", 1.0)
+    model = make_model()
+    ticks = itertools.count()
+    begun: list[str] = []
+
+    async def describe(city: str) -> str:
+        """Describe a city."""
+        begun.append(city)  # Oslo asks first; when the node is run again, it asks last
+        await asyncio.sleep(0.2 if (city == "Oslo") == (begun.count(city) > 1) else 0.0)
+        clock = SystemMessage(f"It is {next(ticks)} o'clock.")
+        return str((await model.ainvoke([clock, HumanMessage(f"Describe {city}.")])).text)
+
+    calls: Any = [{"name": "describe", "args": {"city": city}, "id": city} for city in CITIES[:2]]
+    graph = StateGraph(MessagesState)
+    graph.add_node("tools", ToolNode([StructuredTool.from_function(coroutine=describe)]))
+    graph.add_edge(START, "tools")
+    asked = [{"messages": [AIMessage("", tool_calls=calls)]}]
+    results = await arun_in_batches(graph.compile(), asked, path=tmp_path)
+    *_, oslo, rome = (await results.aget(0))["messages"]
+    assert "Describe Oslo" in oslo.text
+    assert "Describe Rome" in rome.text
+    assert sent(emulator) == [1, 1]
+    check_nothing_else(emulator)
+
+
 def test_a_call_that_the_node_does_not_make_again_is_an_error(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
@@ -696,6 +725,31 @@ def test_the_answer_of_a_person_is_not_taken_for_one_of_the_model(
     (result,) = run_in_batches(agent, ASKED[:1], path=tmp_path, resume=answers)
     assert isinstance(result, errors.InvalidOptionError)
     assert "belongs to another call" in str(result)
+
+
+def test_a_person_may_be_asked_after_a_call_with_the_time_in_its_system_prompt(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    model = make_model()
+    ticks = itertools.count()
+
+    def node(state: MessagesState) -> Any:
+        clock = SystemMessage(f"It is {next(ticks)} o'clock.")
+        said = model.invoke([clock, HumanMessage("Describe Oslo.")])
+        return {"messages": [said, interrupt("Go on?")]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    agent = graph.compile()
+    (paused,) = run_in_batches(agent, ASKED[:1], path=tmp_path)
+    answers = {question.id: "Yes." for question in paused.interrupts}
+    (state,) = run_in_batches(agent, ASKED[:1], path=tmp_path, resume=answers)
+    *_, said, answer = state["messages"]
+    assert "Describe Oslo" in said.text
+    assert answer.text == "Yes."
+    assert sent(emulator) == [1]
+    check_nothing_else(emulator)
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -1250,6 +1304,38 @@ def test_the_turns_of_a_loop_are_counted_across_waves(
         assert len(result.pending) == 1
 
 
+def test_nothing_else_of_the_step_runs_again_when_an_answer_is_replaced(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    model = make_model()
+    begun: list[str] = []
+
+    def ask(state: MessagesState) -> Any:
+        said = model.invoke("Describe Oslo.")
+        if (answer := interrupt("Go on?")) != "Yes.":
+            raise ValueError(answer)
+        return {"messages": [said, answer]}
+
+    def send_mail(state: MessagesState) -> Any:
+        begun.append("mail")
+        return {"messages": ["Sent."]}
+
+    graph = StateGraph(MessagesState)
+    for node in (ask, send_mail):
+        graph.add_node(node)
+        graph.add_edge(START, node.__name__)
+    agent = graph.compile()
+    (paused,) = run_in_batches(agent, ASKED[:1], path=tmp_path)
+    for answer in ("No.", "Maybe.", "Yes."):
+        answers = {question.id: answer for question in paused.interrupts}
+        (state,) = run_in_batches(agent, ASKED[:1], path=tmp_path, resume=answers)
+        assert isinstance(state, ValueError if answer != "Yes." else dict)
+    assert {"Yes.", "Sent."} < {message.text for message in state["messages"]}
+    assert begun == ["mail"]
+    assert sent(emulator) == [1]
+    check_nothing_else(emulator)
+
+
 DESCRIBED: Any = [("describe", {"city": city}) for city in CITIES]
 
 
@@ -1284,6 +1370,33 @@ def test_tools_of_a_loop_may_call_the_model(
     check_nothing_else(emulator)
 
 
+def test_a_tool_of_a_loop_may_ask_the_same_in_several_roles_with_the_time(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    model = make_model()
+    ticks = itertools.count()
+    roles = ["critic", "fan"]
+
+    @tool
+    def describe(city: str) -> str:
+        """Describe a city."""
+        said = []
+        for role in roles:
+            clock = SystemMessage(f"You are a {role}. It is {next(ticks)} o'clock.")
+            said.append(str(model.invoke([clock, HumanMessage(f"Describe {city}.")]).text))
+        return ", ".join(said)
+
+    emulator.reply(calls=DESCRIBED[:1])
+    emulator.script(*(Reply(role) for role in roles))
+    (result,) = run_in_batches(ToolLoop(model, [describe]), ["Describe it."], path=tmp_path)
+    bodies = [body for job in emulator.batches.jobs.values() for _, body in job.items]
+    asked = [body["systemInstruction"]["parts"][0]["text"][:14] for body in bodies[1:3]]
+    assert asked == ["You are a crit", "You are a fan."]
+    assert result.calls[0].message.text == "critic, fan"
+    assert sent(emulator) == [1, 1, 1, 1]
+    check_nothing_else(emulator)
+
+
 def test_a_tool_of_a_loop_that_does_not_repeat_its_call_is_an_error(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
@@ -1301,7 +1414,7 @@ def test_a_tool_of_a_loop_that_does_not_repeat_its_call_is_an_error(
         (result,) = run_in_batches(loop, ["Describe it."], path=tmp_path)
         assert isinstance(result, errors.InvalidOptionError)
         assert "keep times and random values out of the messages" in str(result)
-        assert sent(emulator) == [1, 1, 1]
+        assert sent(emulator) == [1, 1]
 
 
 def test_an_artifact_that_is_not_json_is_stored_as_text(

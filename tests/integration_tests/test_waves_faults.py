@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import itertools
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import xxhash
 from langchain.agents import create_agent
+from langchain.agents.middleware import dynamic_prompt
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_gemini_tools import ToolLoop, errors, run_in_batches
@@ -149,6 +151,25 @@ def test_a_response_that_cannot_be_used_is_an_error_in_place_until_the_next_call
     assert sent(emulator) == [1]
     assert not run(runner, tmp_path, given).errors
     assert sent(emulator) == [1, 1]
+
+
+def test_an_item_that_failed_is_sent_again_although_the_system_prompt_has_the_time(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    ticks = itertools.count()
+
+    @dynamic_prompt
+    def clock(request: Any) -> str:
+        return f"It is {next(ticks)} o'clock."
+
+    agent = create_agent(make_model(max_retries=0), [get_weather], middleware=[clock])
+    emulator.batches.fail_items(lambda _number, _body: {"code": 14, "message": "Down."})
+    (failed,) = run(agent, tmp_path, ASKED[:1])
+    assert isinstance(failed, errors.GeminiServerError)
+    emulator.batches.fail_items(lambda _number, _body: None)
+    (state,) = run(agent, tmp_path, ASKED[:1])
+    assert "Sunny in Oslo" in state["messages"][-1].text
+    assert sent(emulator) == [1, 1, 1]
 
 
 def test_odd_counts_of_tokens_do_not_end_the_run(
