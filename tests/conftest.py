@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import signal
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
@@ -74,6 +75,14 @@ def every_retry_is_logged() -> Iterator[None]:
     log.setLevel(logging.DEBUG)
     yield
     log.setLevel(logging.NOTSET)
+
+
+@pytest.fixture
+def keyboard() -> Iterator[None]:
+    """Let Ctrl-C interrupt tests and what they start; background jobs of a shell ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -82,6 +82,7 @@ def test_a_reader_that_stops_reading_causes_no_traceback() -> None:
     assert running.returncode == 1
 
 
+@pytest.mark.usefixtures("keyboard")
 @pytest.mark.parametrize("arguments", [[], ["check"]], ids=["demo", "check"])
 def test_an_interrupted_command_ends_without_a_traceback(
     arguments: list[str], emulator: Emulator

@@ -500,14 +500,6 @@ async def test_an_error_in_the_cleanup_after_a_timeout_is_not_logged(
     assert caplog.text == ""
 
 
-@pytest.fixture
-def keyboard() -> Iterator[None]:
-    """Let Ctrl-C interrupt; background jobs of a shell ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("keyboard")
 def test_ctrl_c_ends_a_run_whose_tool_goes_on() -> None:
     hang, released, written = _hanging()
