@@ -287,7 +287,8 @@ class FakeGemini(Emulator):
             raise FakeGeminiError(
                 f"{_count(count, 'scripted reply', 'scripted replies')} not used after "
                 f"{_count(len(self.requests), 'request')}. The first is {first}. Remove it, or "
-                "pass allow_unused=True."
+                "allow it: FakeGemini(allow_unused=True), or fake_gemini.allow_unused = True with "
+                "the fixture."
             )
 
     @property

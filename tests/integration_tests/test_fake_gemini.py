@@ -426,7 +426,8 @@ def test_replies_that_are_left_over_are_an_error_unless_they_are_allowed() -> No
     two = Reply("One."), Reply("Two.")
     with pytest.raises(
         FakeGeminiError,
-        match=r"1 scripted reply not used after 1 request\. The first is reply\(text='Two.'\)",
+        match=r"1 scripted reply not used after 1 request\. The first is reply\(text='Two.'\)\. .*"
+        r"FakeGemini\(allow_unused=True\), or fake_gemini\.allow_unused = True",
     ):
         run_block(FakeGemini(), *two)
     run_block(FakeGemini(allow_unused=True), *two)
