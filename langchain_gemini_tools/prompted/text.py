@@ -27,7 +27,6 @@ _NOT_COMPARED = re.compile(r"[\s\\\"'\u201c\u201d]+")
 """A call is compared with results without these: a result that is JSON has more of them."""
 _MAX_TAIL = 200
 _SPACE = " \t\r\n"
-_SENTENCE_ENDS = (".", "!", "?", "\u2026")
 _RESULT_START = f"\n{words.RESULT_MARKER}"
 _FENCE = "```"
 _FENCE_LINE = re.compile(rf"\s*{_FENCE}[^\n]*\n")
@@ -210,8 +209,6 @@ class LineMemory:
     def __init__(self) -> None:
         self.tail = ""
         self.introduces_example = False
-        self._last = ""
-        """The last line with text."""
         self.json: OpenJson | None = None
         """A larger JSON value that has started; its lines are not calls."""
         self._has_example = False
@@ -234,7 +231,7 @@ class LineMemory:
     def has_ended_sentence(self) -> bool:
         """Whether the line so far ends with a complete sentence and a blank."""
         sentence = self.tail.rstrip(" \t")
-        return sentence != self.tail and sentence.endswith(_SENTENCE_ENDS)
+        return sentence != self.tail and sentence[-1:] in (".", "!", "?", "\u2026")
 
     @property
     def has_text(self) -> bool:
@@ -246,14 +243,6 @@ class LineMemory:
         """Whether a call in the current line would be an example."""
         return self.introduces_example or words.mentions_example(self.tail)
 
-    @property
-    def allows_call_in_code(self) -> bool:
-        """Whether a call in backticks may follow the last line with text, or the start."""
-        line = self._last.rstrip(" \t\r*_")
-        if not line or line.endswith(":"):
-            return not line or words.announces_call(line)
-        return line.endswith(_SENTENCE_ENDS) and not words.mentions_example(line)
-
     def _keep(self, text: str) -> None:
         self.tail = (self.tail + text[-_MAX_TAIL:])[-_MAX_TAIL:]
         if self.json:
@@ -262,7 +251,6 @@ class LineMemory:
     def _end_line(self) -> None:
         if self.tail.strip():
             self.introduces_example = words.introduces_example(self.tail)
-            self._last = self.tail
             self._has_example = False
             if self.json and self.json.depth <= 0:
                 self.json = None

@@ -309,12 +309,13 @@ async def test_a_cookie_of_a_server_is_in_no_error_and_no_trace(
     *, emulator: Emulator, make_model: MakeModel, library: str, way: str
 ) -> None:
     """LangChain traces the headers of a failed response."""
-    emulator.reply(fault=raw(403, {"error": {"message": "No."}}, **{"set-cookie": f"s={GATEWAY}"}))
+    cookie = "of-this-session-only"  # no credential of another test, which would be redacted
+    emulator.reply(fault=raw(403, {"error": {"message": "No."}}, **{"set-cookie": f"s={cookie}"}))
     traced = Runs()
     with pytest.raises(errors.GeminiPermissionError) as raised:
         await ask(make_model(), way, config={"callbacks": [traced]})
     assert "'status_code': 403" in str(traced.runs)
-    search(Caller({}, {}, [GATEWAY]), traced.runs, *shown(raised.value))
+    search(Caller({}, {}, [cookie]), traced.runs, *shown(raised.value))
 
 
 @every_caller
