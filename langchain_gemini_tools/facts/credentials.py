@@ -361,7 +361,7 @@ def private_values(headers: Mapping[Any, Any]) -> list[str]:
 def oauth_secrets(fields: Mapping[str, Any]) -> list[str]:
     """Return the credentials in a request to a token endpoint, or in its response.
 
-    A word, such as the "password" of an example, is none.
+    A word in lower case, such as "password" in an example, is not a credential.
     """
     names = (*_ISSUED, *_PRESENTED) if "grant_type" in fields else _ISSUED
     values = [value for name in names if isinstance(value := fields.get(name), str)]

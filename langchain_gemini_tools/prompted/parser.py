@@ -30,9 +30,7 @@ in other ways too, and they write about the protocol. These rules decide what is
     (`words.mentions_example`), or right after a line that introduces one: it mentions an example,
     and ends with a colon or is a heading. This applies up to the end of the next line with text, or
     to a blank line after the example. A call without a marker that stands in a tool's result is a
-    quotation, and reported. A line of nothing but a marked call in backticks is a call at the start
-    of the text, or if the line with text before it announces a call or is a complete sentence that
-    mentions no example.
+    quotation, and reported.
 6.  A call that the end of the text cuts off is a `BrokenToolCall` with `is_cut`, never completed. A
     broken call ends with its line or, while its brackets are open, before a blank line, a marker or
     a fence; in a fence it ends with the fence.
@@ -137,8 +135,6 @@ class ToolCallParser:
             yield from self._scan_inline(opener)
         elif words.is_bullet(char) or (yield from source.match(words.LABELS)):
             yield from self._scan_labelled()
-        elif (yield from source.match(words.TICKED_MARKER)) and self._lines.allows_call_in_code:
-            yield from self._scan_ticked()
         elif (yield from source.skip(words.LOOSE_MARKERS)):
             yield from source.run(words.BLANKS)
             yield from self._scan_calls()
@@ -168,29 +164,6 @@ class ToolCallParser:
             yield from self._try_line(reader, reader.read_action())
         else:
             yield from self._scan_prose()
-
-    def _scan_ticked(self) -> Reading[None]:
-        """Read a line that is nothing but a marked call in backticks."""
-        source = self._source
-        reader = self._make_reader(is_marked=False)
-
-        def read() -> Reading[None]:
-            source.at += 1
-            try:
-                yield from self._skip_inner_marker()
-                yield from reader.read_construct()
-            except UnreadableError:
-                raise NotACallError from None
-            yield from source.run(words.TRAILER)
-            yield from source.run(words.BLANKS)
-            if (yield from source.peek()) not in LINE_ENDS:
-                raise NotACallError
-
-        is_call = yield from reader.attempt(read(), self._skip_broken, is_fenced=False)
-        ticks = source.seen().count("`") % 2
-        self._output.settle(reader.found if is_call else None)
-        if not is_call and self._lines.has_text:
-            yield from self._scan_prose(ticks=ticks)
 
     def _scan_marked(self) -> Reading[None]:
         """Read the marker and what follows it."""
@@ -391,9 +364,10 @@ class ToolCallParser:
 
     # Text
 
-    def _scan_prose(self, *, is_example: bool = False, ticks: int = 0) -> Reading[None]:
+    def _scan_prose(self, *, is_example: bool = False) -> Reading[None]:
         """Write text up to the end of the line or a place where a call may start."""
         source = self._source
+        ticks = 0
         while char := (yield from self._output.flow(_CODE if ticks or is_example else _TEXT)):
             if char == "\n":
                 source.at += 1
@@ -427,16 +401,12 @@ class ToolCallParser:
         reader = self._make_reader(is_marked=True)
 
         def read() -> Reading[None]:
-            yield from self._skip_inner_marker()
+            if (yield from self._skip_marker()):
+                raise NotACallError
             yield from self._read_calls(reader)
 
         is_call = yield from self._try(reader, read())
         return not is_call and self._lines.has_text
-
-    def _skip_inner_marker(self) -> Reading[None]:
-        """Skip a marker that needs its call in the same line."""
-        if (yield from self._skip_marker()):
-            raise NotACallError
 
     def _scan_announced(self) -> Reading[bool]:
         """Read what follows `Here is the call:`; return whether the line goes on as prose."""

@@ -57,7 +57,6 @@ RESULT_END = "END_TOOL_RESULT"
 
 MARKERS = Words((MARKER, r"TOOL\_CALL:", "TOOL_CALL**:"))
 """The marker, also as Markdown escapes or emphasizes it."""
-TICKED_MARKER = Words((f"`{MARKER}",))
 FENCES = Words(("```", "~~~"))
 LINE_ENDS = ("", "\n", "\r")
 TRAILER = re.compile(r"[*`.)]*")
